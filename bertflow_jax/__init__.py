@@ -1,0 +1,1 @@
+"""bertflow_jax: BERT-flow in JAX."""

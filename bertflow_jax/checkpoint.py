@@ -1,0 +1,195 @@
+"""Checkpoints: the only file that imports orbax.
+
+One folder a step under WORKDIR/checkpoints/, with separate items:
+
+    flow       flow variables: "params" and, for some flows, "constants"
+    optimizer  optimiser state
+    state      step, ActNorm initialisation, digests of the two items above
+    config     the whole configuration
+    encoder    identity of the encoder (digests of weights and tokenizer, pooling, max length)
+    manifest   which text was used
+
+A step is written under a temporary name and renamed when complete. A damaged step is noticed by
+the digests of its arrays as well as by what orbax itself finds.
+"""
+
+import dataclasses
+import hashlib
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError
+
+_log = logging.getLogger(__name__)
+_ARRAYS = ("flow", "optimizer")
+_RECORDS = ("state", "config", "encoder", "manifest")
+
+
+@dataclasses.dataclass(frozen=True)
+class Records:
+    """What a checkpoint says besides arrays; every field is a JSON-safe dict.
+
+    Attributes:
+      state: step, rows of the ActNorm initialisation, digests of the arrays.
+      config: as `bertflow_jax.config.Config.to_dict`.
+      encoder: as `SentenceEncoder.identity`.
+      manifest: as `bertflow_jax.data.text.TextCorpus.manifest`.
+    """
+
+    state: dict[str, Any]
+    config: dict[str, Any]
+    encoder: dict[str, Any]
+    manifest: dict[str, Any]
+
+
+class CheckpointStore:
+    """The checkpoints of one workdir.
+
+    Attributes:
+      folder: absolute path of WORKDIR/checkpoints.
+    """
+
+    def __init__(self, workdir: str | Path, keep: int | None = None):
+        """Open the store; `keep` newest checkpoints stay when saving (None: all)."""
+        self.folder = Path(workdir).expanduser().absolute() / "checkpoints"
+        self._keep = keep
+
+    def steps(self) -> list[int]:
+        """Return the complete steps in ascending order."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(int(p.name) for p in self.folder.iterdir() if p.is_dir() and p.name.isdigit())
+
+    def save(self, arrays: dict[str, Any], records: Records) -> None:
+        """Write a step and check that it is there; older steps beyond `keep` go afterwards.
+
+        Args:
+          arrays: {"flow": pytree, "optimizer": pytree}.
+          records: the rest; `records.state["step"]` names the step.
+
+        Raises:
+          WorkdirError: the folder cannot be written (names it), or the written step is incomplete.
+        """
+        step = records.state["step"]
+        host = jax.tree.map(np.asarray, arrays)
+        state = {**records.state, "digests": {name: _digest(host[name]) for name in _ARRAYS}}
+        items = {name: ocp.args.StandardSave(host[name]) for name in _ARRAYS} | {
+            name: ocp.args.JsonSave(value)
+            for name, value in {**dataclasses.asdict(records), "state": state}.items()
+        }
+        try:
+            with self._checkpointer() as checkpointer:
+                checkpointer.save(
+                    self.folder / str(step), args=ocp.args.Composite(**items), force=True
+                )
+        except OSError as error:
+            raise WorkdirError(
+                f"checkpoint {self.folder / str(step)} could not be written: {error}; "
+                "earlier checkpoints are kept"
+            ) from error
+        if step not in self.steps():
+            raise WorkdirError(f"checkpoint {self.folder / str(step)} is missing after the save")
+        for old in self.steps()[: -self._keep] if self._keep else []:
+            shutil.rmtree(self.folder / str(old))
+
+    def records(self, step: int) -> Records:
+        """Return the records of a step.
+
+        Raises:
+          CheckpointError: a record is missing or damaged.
+        """
+        try:
+            with self._checkpointer() as checkpointer:
+                found = checkpointer.restore(
+                    self.folder / str(step),
+                    args=ocp.args.Composite(**{name: ocp.args.JsonRestore() for name in _RECORDS}),
+                )
+            return Records(**{name: dict(found[name]) for name in _RECORDS})
+        except Exception as error:
+            raise self._damaged(step, error) from error
+
+    def arrays(self, step: int, abstract: dict[str, Any]) -> dict[str, Any]:
+        """Return the arrays of a step on the default device, for the items in `abstract` only.
+
+        Args:
+          step: the step.
+          abstract: {"flow": pytree of ShapeDtypeStruct, ...}.
+
+        Raises:
+          CheckpointError: an item is damaged or has other shapes.
+        """
+        device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        target = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=device), abstract
+        )
+        digests = self.records(step).state["digests"]
+        try:
+            with self._checkpointer() as checkpointer:
+                found = checkpointer.restore(
+                    self.folder / str(step),
+                    args=ocp.args.Composite(
+                        **{name: ocp.args.StandardRestore(tree) for name, tree in target.items()}
+                    ),
+                )
+            arrays = {name: found[name] for name in target}
+        except Exception as error:
+            raise self._damaged(step, error) from error
+        for name, tree in arrays.items():
+            if _digest(tree) != digests[name]:
+                raise self._damaged(step, f"the arrays of item {name!r} differ from their digest")
+        return arrays
+
+    def newest_good(self, check: Any, step: int | None = None) -> Any:
+        """Return check(step) for the step asked for, or the newest step for which it succeeds.
+
+        Args:
+          check: a function of a step that raises CheckpointError when the step is damaged.
+          step: a step asked for by number; a damaged one is then an error.
+
+        Raises:
+          DataNotFoundError: no checkpoint, or not the one asked for.
+          CheckpointError: the step asked for, or every step, is damaged.
+        """
+        steps = self.steps()
+        if not steps:
+            raise DataNotFoundError(
+                f"no checkpoint in {self.folder}: train first, or name another --workdir"
+            )
+        if step is not None:
+            if step not in steps:
+                raise DataNotFoundError(
+                    f"no checkpoint of step {step} in {self.folder}; there are {steps}"
+                )
+            return check(step)
+        for candidate in reversed(steps):
+            try:
+                return check(candidate)
+            except CheckpointError as error:
+                _log.warning("%s; trying the one before", error)
+        raise CheckpointError(f"every checkpoint in {self.folder} is damaged ({steps})")
+
+    def _checkpointer(self) -> ocp.Checkpointer:
+        return ocp.Checkpointer(ocp.CompositeCheckpointHandler())
+
+    def _damaged(self, step: int, cause: object) -> CheckpointError:
+        text = str(cause).strip().splitlines()
+        return CheckpointError(
+            f"checkpoint {self.folder / str(step)} is damaged or incomplete "
+            f"({text[0][:300] if text else type(cause).__name__})"
+        )
+
+
+def _digest(tree: Any) -> str:
+    """Return the sha256 of every leaf's path, type, shape and bytes."""
+    total = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        array = np.asarray(leaf)
+        total.update(f"{jax.tree_util.keystr(path)} {array.dtype} {array.shape}".encode())
+        total.update(array.tobytes())
+    return total.hexdigest()

@@ -1,0 +1,245 @@
+"""The typed configuration of an experiment.
+
+A file in configs/ returns one `Config`; `--config.a.b=value` overrides a field. `Config.validate`
+checks every value and names the field in its message.
+"""
+
+import dataclasses
+from typing import Any
+
+from bertflow_jax.errors import ConfigError
+
+
+def _require(ok: bool, field: str, value: object, what: str) -> None:
+    if not ok:
+        raise ConfigError(f"{field}={value!r}: {what}")
+
+
+def _choice(field: str, value: str, choices: tuple[str, ...]) -> None:
+    _require(value in choices, field, value, f"must be one of {', '.join(choices)}")
+
+
+@dataclasses.dataclass
+class EncoderConfig:
+    """Which BERT, and how its hidden states become one vector a sentence.
+
+    Attributes:
+      path: local folder, Hub id, or `mini_bert` (the encoder that comes with the package).
+      pooling: a name of `bertflow_jax.encoder.pooling`; "" takes what the folder says
+        (sentence-transformers layout) or `mean`.
+      max_length: tokens a sentence, [CLS] and [SEP] included; 0 takes what the folder says.
+      dtype: compute type, `float32` or `bfloat16`. Parameters stay float32.
+      batch_size: sentences of the shortest token bucket in one device call.
+    """
+
+    path: str = "mini_bert"
+    pooling: str = ""
+    max_length: int = 0
+    dtype: str = "float32"
+    batch_size: int = 64
+
+    def validate(self, prefix: str = "encoder.") -> None:
+        """Raise ConfigError for an impossible value."""
+        _require(bool(self.path), prefix + "path", self.path, "must not be empty")
+        _require(
+            self.max_length == 0 or self.max_length >= 3,
+            prefix + "max_length",
+            self.max_length,
+            "must be 0 (as the encoder says) or at least 3: [CLS], one token, [SEP]",
+        )
+        _choice(prefix + "dtype", self.dtype, ("float32", "bfloat16"))
+        _require(self.batch_size >= 1, prefix + "batch_size", self.batch_size, "must be >= 1")
+
+
+@dataclasses.dataclass
+class FlowConfig:
+    """The Glow of BERT-flow; the defaults are the released `config_l3_d3_w32`.
+
+    Attributes:
+      levels: number of levels; level i works on the first D // 2**i channels.
+      depth: steps a level (ActNorm, permutation, coupling).
+      width: hidden units of the coupling's conditioner.
+      coupling: `additive` (released) or `affine`.
+      permutation: `reverse` (released: fixed reversal) or `plu` (learned 1x1 convolution).
+      activation: second hidden layer of the conditioner, `relu` (released) or `gatu`.
+      dropout: dropout rate inside the conditioner while fitting.
+      actnorm_init: `data` (mean 0, variance 1 on the first rows), `released` (Glorot uniform, as
+        the published script really ran) or `identity`.
+    """
+
+    levels: int = 3
+    depth: int = 3
+    width: int = 32
+    coupling: str = "additive"
+    permutation: str = "reverse"
+    activation: str = "relu"
+    dropout: float = 0.0
+    actnorm_init: str = "data"
+
+    def validate(self, prefix: str = "flow.") -> None:
+        """Raise ConfigError for an impossible value."""
+        for name in ("levels", "depth", "width"):
+            value = getattr(self, name)
+            _require(
+                isinstance(value, int) and value >= 1, prefix + name, value, "must be an int >= 1"
+            )
+        _choice(prefix + "coupling", self.coupling, ("additive", "affine"))
+        _choice(prefix + "permutation", self.permutation, ("reverse", "plu"))
+        _choice(prefix + "activation", self.activation, ("relu", "gatu"))
+        _choice(prefix + "actnorm_init", self.actnorm_init, ("data", "released", "identity"))
+        _require(0.0 <= self.dropout < 1.0, prefix + "dropout", self.dropout, "must be in [0, 1)")
+
+
+@dataclasses.dataclass
+class DataConfig:
+    """The unlabelled text a flow is fitted on.
+
+    Attributes:
+      path: `everyday` (the bundled corpus), a text file (one sentence a line), a .tsv/.csv file,
+        or a folder of STS data (`STS/`, `STSBenchmark/`, `SICK/` side by side, or one of them).
+      format: `auto` (by the file's name), `text`, `tsv`, `csv` or `sts`.
+      columns: for tsv/csv: one or two column names (or 0-based numbers), separated by a comma.
+      task: for an STS folder: `stsb`, `sickr`, `sts12` ... `sts16`.
+      splits: for an STS folder: splits separated by commas.
+      encoding: text encoding of the files.
+      held_out: share of the examples kept out of the fit, for the held-out bits/dim; in [0, 0.5].
+    """
+
+    path: str = "everyday"
+    format: str = "auto"
+    columns: str = ""
+    task: str = "stsb"
+    splits: str = "train,dev,test"
+    encoding: str = "utf-8"
+    held_out: float = 0.0
+
+    def validate(self, prefix: str = "data.") -> None:
+        """Raise ConfigError for an impossible value."""
+        _require(bool(self.path), prefix + "path", self.path, "must not be empty")
+        _choice(prefix + "format", self.format, ("auto", "text", "tsv", "csv", "sts"))
+        _require(
+            0.0 <= self.held_out <= 0.5, prefix + "held_out", self.held_out, "must be in [0, 0.5]"
+        )
+
+
+@dataclasses.dataclass
+class TrainConfig:
+    """The fit. The defaults are the released ones.
+
+    Attributes:
+      steps: optimiser steps; 0 takes `epochs` passes over the examples.
+      epochs: passes over the examples (may be a fraction), used when steps is 0.
+      batch_size: examples a step; an example is one sentence, or a pair whose two losses add up.
+      learning_rate: constant step size.
+      optimizer: `released` (Adam without bias correction, decoupled decay) or `adamw` (optax).
+      weight_decay: decoupled decay on every trainable variable.
+      clip_norm: global-norm clip of the gradient.
+      init_rows: sentences the data-dependent ActNorm initialisation looks at; 0 takes one batch.
+      log_every: steps between two lines of metrics.
+      eval_every: steps between two held-out evaluations; 0 evaluates at saves and at the end.
+      tensorboard: also write a TensorBoard event file.
+    """
+
+    steps: int = 0
+    epochs: float = 1.0
+    batch_size: int = 32
+    learning_rate: float = 1e-3
+    optimizer: str = "released"
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+    init_rows: int = 0
+    log_every: int = 10
+    eval_every: int = 0
+    tensorboard: bool = True
+
+    def validate(self, prefix: str = "train.") -> None:
+        """Raise ConfigError for an impossible value."""
+        _require(self.steps >= 0, prefix + "steps", self.steps, "must be >= 0")
+        _require(self.steps > 0 or self.epochs > 0, prefix + "epochs", self.epochs, "must be > 0")
+        _require(self.batch_size >= 1, prefix + "batch_size", self.batch_size, "must be >= 1")
+        _require(
+            self.learning_rate > 0, prefix + "learning_rate", self.learning_rate, "must be > 0"
+        )
+        _choice(prefix + "optimizer", self.optimizer, ("released", "adamw"))
+        _require(self.weight_decay >= 0, prefix + "weight_decay", self.weight_decay, "must be >= 0")
+        _require(self.clip_norm > 0, prefix + "clip_norm", self.clip_norm, "must be > 0")
+        _require(
+            self.init_rows == 0 or self.init_rows >= 2,
+            prefix + "init_rows",
+            self.init_rows,
+            "must be 0 (one batch) or at least 2",
+        )
+        _require(self.log_every >= 1, prefix + "log_every", self.log_every, "must be >= 1")
+        _require(self.eval_every >= 0, prefix + "eval_every", self.eval_every, "must be >= 0")
+
+
+@dataclasses.dataclass
+class CheckpointConfig:
+    """How often the fit is saved.
+
+    Attributes:
+      every: steps between two checkpoints (the last step is always saved).
+      keep: how many of the newest checkpoints stay.
+    """
+
+    every: int = 500
+    keep: int = 3
+
+    def validate(self, prefix: str = "checkpoint.") -> None:
+        """Raise ConfigError for an impossible value."""
+        _require(self.every >= 1, prefix + "every", self.every, "must be >= 1")
+        _require(self.keep >= 1, prefix + "keep", self.keep, "must be >= 1")
+
+
+@dataclasses.dataclass
+class Config:
+    """One experiment: everything `train.py` needs besides the workdir.
+
+    Attributes:
+      seed: of the parameters, the order of the examples and dropout.
+      encoder: which BERT and pooling.
+      flow: shape of the flow.
+      data: the text.
+      train: the fit.
+      checkpoint: the saves.
+      cache_dir: folder of cached embeddings; "" takes `bertflow_jax` in the user's cache folder.
+    """
+
+    seed: int = 0
+    encoder: EncoderConfig = dataclasses.field(default_factory=EncoderConfig)
+    flow: FlowConfig = dataclasses.field(default_factory=FlowConfig)
+    data: DataConfig = dataclasses.field(default_factory=DataConfig)
+    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+    checkpoint: CheckpointConfig = dataclasses.field(default_factory=CheckpointConfig)
+    cache_dir: str = ""
+
+    def validate(self) -> "Config":
+        """Return self, or raise ConfigError naming the field."""
+        _require(self.seed >= 0, "seed", self.seed, "must be >= 0")
+        for part in (self.encoder, self.flow, self.data, self.train, self.checkpoint):
+            part.validate()
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as nested plain dicts (JSON-safe)."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> "Config":
+        """Rebuild a config saved by `to_dict`; an unknown field is a ConfigError."""
+        return _from_dict(cls, fields, "")
+
+
+def _from_dict(cls: Any, fields: dict[str, Any], prefix: str) -> Any:
+    known = {field.name: field for field in dataclasses.fields(cls)}
+    unknown = sorted(set(fields) - set(known))
+    if unknown:
+        raise ConfigError(
+            f"unknown config field(s): {', '.join(prefix + name for name in unknown)}"
+        )
+    kwargs = {}
+    for name, value in fields.items():
+        kind = known[name].type
+        nested = dataclasses.is_dataclass(kind) and isinstance(value, dict)
+        kwargs[name] = _from_dict(kind, value, f"{prefix}{name}.") if nested else value
+    return cls(**kwargs)

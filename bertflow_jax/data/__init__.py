@@ -1,0 +1,1 @@
+"""Text, STS readers and token batches."""

@@ -1,0 +1,107 @@
+"""Embeddings computed once and kept: a safe cache on disk.
+
+The key is the sha256 of everything that decides the numbers: the encoder's identity (digests of
+weights and tokenizer, pooling, max length, dtype, normalisation) and the texts in their order. An
+entry is written under a temporary name and renamed, and carries the sha256 of its bytes: a damaged
+entry is computed again.
+"""
+
+import hashlib
+import io
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertflow_jax.errors import WorkdirError
+
+_log = logging.getLogger(__name__)
+_FORMAT = 1  # raised when the encoder's arithmetic changes, so that old entries are not used
+
+
+def text_digest(texts: Sequence[str]) -> str:
+    """Return the sha256 of texts in their order; where one ends is part of it."""
+    total = hashlib.sha256()
+    for text in texts:
+        encoded = text.encode("utf-8", "surrogatepass")
+        total.update(len(encoded).to_bytes(8, "little"))
+        total.update(encoded)
+    return total.hexdigest()
+
+
+def default_cache_dir() -> Path:
+    """Return the user's cache folder for this package ($XDG_CACHE_HOME or ~/.cache)."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "bertflow_jax"
+
+
+def embed_cached(
+    encode: Callable[[Sequence[str]], np.ndarray],
+    identity: dict[str, Any],
+    texts: Sequence[str],
+    cache_dir: str | Path = "",
+) -> np.ndarray:
+    """Return encode(texts), float32[N, D], from the cache when it is there.
+
+    Args:
+      encode: texts -> float32[N, D].
+      identity: of the encoder, JSON-safe.
+      texts: N texts.
+      cache_dir: folder of the entries, made private to the user; "" takes `default_cache_dir()`.
+
+    Raises:
+      WorkdirError: the cache folder cannot be written.
+    """
+    folder = Path(cache_dir).expanduser() if cache_dir else default_cache_dir()
+    described = json.dumps({"format": _FORMAT, **identity}, sort_keys=True)
+    key = hashlib.sha256((described + text_digest(texts)).encode()).hexdigest()
+    entry = folder / "embeddings" / f"{key}.npy"
+    found = _read(entry, len(texts))
+    if found is not None:
+        _log.info("embeddings taken from %s", entry)
+        return found
+    embeddings = np.ascontiguousarray(encode(texts), np.float32)
+    try:
+        entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write(entry, embeddings)
+    except OSError as error:
+        raise WorkdirError(
+            f"cache folder {entry.parent} cannot be written ({error}): set cache_dir to another"
+        ) from error
+    return embeddings
+
+
+def _read(entry: Path, rows: int) -> np.ndarray | None:
+    digest_file = entry.with_suffix(".sha256")
+    if not (entry.is_file() and digest_file.is_file()):
+        return None
+    raw = entry.read_bytes()
+    if hashlib.sha256(raw).hexdigest() != digest_file.read_text("ascii").strip():
+        _log.warning("cached embeddings %s are damaged: computing them again", entry)
+        return None
+    embeddings = np.load(io.BytesIO(raw), allow_pickle=False)
+    return embeddings if embeddings.shape[0] == rows else None
+
+
+def _write(entry: Path, embeddings: np.ndarray) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, embeddings, allow_pickle=False)
+    raw = buffer.getvalue()
+    # The digest goes last: an entry without one, or with an older one, does not count.
+    for path, content in (
+        (entry, raw),
+        (entry.with_suffix(".sha256"), hashlib.sha256(raw).hexdigest().encode()),
+    ):
+        handle, temporary = tempfile.mkstemp(dir=entry.parent, prefix=".tmp-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.replace(temporary, path)
+        except OSError:
+            Path(temporary).unlink(missing_ok=True)
+            raise

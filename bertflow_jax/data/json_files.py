@@ -1,0 +1,38 @@
+"""Reading JSON with errors that name the file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bertflow_jax.errors import ConfigError, DataNotFoundError
+
+
+def read_json(path: Path) -> Any:
+    """Parse a JSON file in UTF-8.
+
+    Raises DataNotFoundError if it is not there, ConfigError (with the line) if it is not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise DataNotFoundError(f"{path} is missing") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ConfigError(f"{path}: not valid JSON ({error})") from error
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Parse a JSON file that must hold an object; otherwise like `read_json`."""
+    fields = read_json(path)
+    if not isinstance(fields, dict):
+        raise ConfigError(f"{path}: a JSON object is expected, found {type(fields).__name__}")
+    return fields
+
+
+def read_json_object_if_present(path: Path) -> dict[str, Any]:
+    """Like `read_json_object`; {} if the file is not there."""
+    return read_json_object(path) if path.exists() else {}
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write a JSON file (UTF-8, indented, keys in the given order)."""
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

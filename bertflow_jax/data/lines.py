@@ -1,0 +1,76 @@
+"""The one reader of text files: bytes to lines, with the same rules for every source."""
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
+
+_ENCODING_HINT = (
+    "if the file has another encoding, name it: data.encoding in a config, --encoding for "
+    "evaluate.py"
+)
+
+
+def read_lines(path: Path, encoding: str = "utf-8") -> list[str]:
+    r"""Return the lines of a text file, without line ends, byte order mark and final empty line.
+
+    A line ends at "\n" or "\r\n" and nowhere else: `str.splitlines` also breaks at U+2028, U+0085
+    and form feeds, which occur inside sentences and would shift every line after them. The
+    encoding never depends on the locale. A name ending in `.gz` is decompressed.
+
+    Raises:
+      DataNotFoundError: there is no such file.
+      DataError: a folder, a damaged .gz, an invalid byte (file, line and byte are named) or a
+        binary file.
+      ConfigError: the encoding is unknown.
+    """
+    data = _read_bytes(path)
+    try:
+        text = data.decode(encoding)
+    except LookupError as error:
+        raise ConfigError(
+            f"encoding={encoding!r} is not an encoding Python knows; try utf-8, latin-1 or utf-16"
+        ) from error
+    except UnicodeDecodeError as error:
+        line = 1 + data.count(b"\n", 0, error.start)
+        raise DataError(
+            f"{path}, line {line}: byte 0x{data[error.start]:02X} (byte {error.start} of the file, "
+            f"counted from 0) is not valid {encoding}; {_ENCODING_HINT}"
+        ) from error
+    position = text.find("\0")
+    if position >= 0:
+        line = 1 + text.count("\n", 0, position)
+        raise DataError(
+            f"{path}, line {line}: a zero byte, so this is a binary file or not {encoding}; "
+            f"{_ENCODING_HINT}"
+        )
+    lines = text.removeprefix("\ufeff").split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line.rstrip("\r") for line in lines]
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        data = path.read_bytes()
+        return gzip.decompress(data) if path.suffix == ".gz" else data
+    except IsADirectoryError as error:
+        raise DataError(f"{path} is a folder where a text file is needed; name a file") from error
+    except FileNotFoundError as error:
+        raise DataNotFoundError(f"{path}: no such file; check the path") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path} is not a whole .gz file ({error}); download it again") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def digest(rows: Iterable[Sequence[str]]) -> str:
+    """Return the sha256 of rows of text: of one JSON array of strings a row, in order."""
+    sha = hashlib.sha256()
+    for row in rows:
+        sha.update(json.dumps(list(row)).encode("ascii") + b"\n")
+    return sha.hexdigest()

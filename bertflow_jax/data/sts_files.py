@@ -1,0 +1,186 @@
+"""Where the STS data sets lie on disk and how their rows are written.
+
+Layout as in SentEval (Conneau & Kiela, 2018): `STS/STSyy-en-test/`, `STSBenchmark/` and `SICK/`
+side by side, or STSBenchmark inside STS. This module reads rows of strings; `data.sts` turns the
+gold column into scores, `data.text` never looks at it.
+"""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from bertflow_jax.data.lines import read_lines
+from bertflow_jax.errors import DataError, DataNotFoundError
+
+STS_YEARS = ("sts12", "sts13", "sts14", "sts15", "sts16")
+STS_TASKS = (*STS_YEARS, "stsb", "sickr")
+
+# Subsets every published score of a year is computed from. SMT of 2013 is licensed separately and
+# left out by the papers that BERT-flow compares with.
+PUBLISHED_SUBSETS = {
+    "sts12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
+    "sts13": ("FNWN", "headlines", "OnWN"),
+    "sts14": ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
+    "sts15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
+    "sts16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
+}
+_FOLDERS = {"stsb": "STSBenchmark", "sickr": "SICK"} | {
+    year: f"STS{year[3:]}-en-test" for year in STS_YEARS
+}
+_MARKERS = {"stsb": "sts-*.csv", "sickr": "SICK*.txt"} | dict.fromkeys(STS_YEARS, "STS.input.*.txt")
+_SPLITS = {"stsb": ("train", "dev", "test"), "sickr": ("train", "dev", "test")} | dict.fromkeys(
+    STS_YEARS, ("test",)
+)
+_SICK_FILES = {
+    "train": "SICK_train.txt",
+    "dev": "SICK_trial.txt",
+    "test": "SICK_test_annotated.txt",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One pair as written: the two sentences, the gold column ("" where blank) and its place."""
+
+    sentence1: str
+    sentence2: str
+    gold: str
+    place: str
+
+
+def task_folder(data_dir: Path, task: str) -> Path:
+    """Return the folder of a task, given the folder that holds it, its parent, or itself.
+
+    Raises:
+      DataError: the task is unknown.
+      DataNotFoundError: the folder is missing; the text says where it was looked for.
+    """
+    if task not in STS_TASKS:
+        raise DataError(f"unknown STS task {task!r}; known: {', '.join(STS_TASKS)}")
+    if not os.path.isdir(data_dir):
+        raise DataNotFoundError(f"{data_dir}: no such folder of STS data; check the path")
+    name = _FOLDERS[task]
+    candidates = [data_dir / name, data_dir / "STS" / name]
+    # A year's own folder is known by its name alone: all years have files of the same pattern.
+    if task not in STS_YEARS or data_dir.resolve().name == name:
+        candidates.append(data_dir)
+    for folder in candidates:
+        if os.path.isdir(folder) and any(folder.glob(_MARKERS[task])):
+            return folder
+    looked = ", ".join(str(folder / _MARKERS[task]) for folder in candidates)
+    raise DataNotFoundError(
+        f"{data_dir} holds no data of {task} (looked for {looked}); give the folder that holds "
+        "STS/, STSBenchmark/ and SICK/, or leave the task out"
+    )
+
+
+def check_splits(task: str, splits: Sequence[str]) -> None:
+    """Raise DataError unless every split exists for the task and is named once."""
+    known = _SPLITS[task]
+    unknown = [split for split in splits if split not in known]
+    if unknown or not splits:
+        raise DataError(
+            f"unknown split {', '.join(unknown)!r} of {task}; it has {', '.join(known)}"
+        )
+    if len(set(splits)) < len(splits):
+        raise DataError(f"splits {', '.join(splits)} of {task}: a split is named twice")
+
+
+def subset_names(folder: Path, smt: bool) -> list[str]:
+    """Return the subsets of a year's folder, sorted, without ALL and (unless asked for) SMT."""
+    found = {path.name[len("STS.input.") : -len(".txt")] for path in folder.glob("STS.input.*.txt")}
+    return sorted(found - ({"ALL"} if smt else {"ALL", "SMT"}))
+
+
+def read_year_sentences(folder: Path, subset: str, encoding: str) -> list[tuple[str, str]]:
+    """Return every pair of `STS.input.<subset>.txt`, scored or not (later columns: sources)."""
+    path = folder / f"STS.input.{subset}.txt"
+    pairs = []
+    for number, line in enumerate(read_lines(path, encoding), 1):
+        fields = line.split("\t")
+        if len(fields) < 2:
+            raise DataError(
+                f"{path}, line {number}: two sentences separated by a tab are needed, found "
+                f"{len(fields)} column"
+            )
+        pairs.append((fields[0], fields[1]))
+    return pairs
+
+
+def read_year_rows(folder: Path, subset: str, encoding: str) -> list[Row]:
+    """Return the pairs of one subset with their gold lines, paired by line number.
+
+    Raises:
+      DataError: the two files have unequal numbers of lines (both are named).
+    """
+    pairs = read_year_sentences(folder, subset, encoding)
+    gold_path = folder / f"STS.gs.{subset}.txt"
+    golds = read_lines(gold_path, encoding)
+    if len(golds) != len(pairs):
+        raise DataError(
+            f"{gold_path} has {len(golds)} lines but STS.input.{subset}.txt has {len(pairs)}; "
+            "they must pair up line by line, so one of them is damaged"
+        )
+    return [
+        Row(first, second, gold.strip(), f"{gold_path}, line {number}")
+        for number, ((first, second), gold) in enumerate(zip(pairs, golds, strict=True), 1)
+    ]
+
+
+def read_stsb_rows(folder: Path, split: str, encoding: str) -> list[Row]:
+    """Return the rows of `sts-<split>.csv`: tab-separated whatever its name says, no quoting.
+
+    Columns: genre, file, year, id, score, sentence1, sentence2, and sometimes sources after them.
+    An empty line is no row.
+    """
+    path = folder / f"sts-{split}.csv"
+    rows = []
+    for number, line in enumerate(read_lines(path, encoding), 1):
+        if not line:
+            continue
+        fields = line.split("\t")
+        if len(fields) < 7:
+            raise DataError(
+                f"{path}, line {number}: {len(fields)} tab-separated columns where at least 7 "
+                "are needed (genre, file, year, id, score, sentence1, sentence2)"
+            )
+        rows.append(Row(fields[5], fields[6], fields[4].strip(), f"{path}, line {number}"))
+    return rows
+
+
+def read_sick_rows(folder: Path, split: str, encoding: str) -> list[Row]:
+    """Return the rows of one SICK split, with columns found by the names in the header.
+
+    Reads the 5-column `SICK_train.txt`, `SICK_trial.txt`, `SICK_test_annotated.txt`, or else the
+    12-column `SICK.txt` (where the entailment label stands before the score) by its SemEval_set.
+    """
+    path = folder / _SICK_FILES[split]
+    if not path.exists() and (folder / "SICK.txt").exists():
+        path = folder / "SICK.txt"
+    lines = read_lines(path, encoding)
+    header = lines[0].split("\t") if lines else []
+    needed = ("sentence_A", "sentence_B", "relatedness_score")
+    missing = [name for name in needed if name not in header]
+    if missing:
+        raise DataError(
+            f"{path}, line 1: no column {', '.join(missing)}; the first line must be SICK's header "
+            "(pair_ID, sentence_A, sentence_B, relatedness_score, ...), tab-separated"
+        )
+    first, second, score = (header.index(name) for name in needed)
+    part = header.index("SemEval_set") if "SemEval_set" in header else None
+    wanted = {"train": "TRAIN", "dev": "TRIAL", "test": "TEST"}[split]
+    rows = []
+    for number, line in enumerate(lines[1:], 2):
+        if not line:
+            continue
+        fields = line.split("\t")
+        if len(fields) != len(header):
+            raise DataError(
+                f"{path}, line {number}: {len(fields)} tab-separated columns, but the header has "
+                f"{len(header)}"
+            )
+        if part is None or fields[part].strip() == wanted:
+            place = f"{path}, line {number}"
+            rows.append(Row(fields[first], fields[second], fields[score].strip(), place))
+    return rows

@@ -1,0 +1,201 @@
+"""Text without labels for fitting a flow: plain text, TSV or CSV columns, the text of STS sets."""
+
+import csv
+import dataclasses
+import os
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertflow_jax.config import DataConfig
+from bertflow_jax.data import sts_files
+from bertflow_jax.data.lines import digest, read_lines
+from bertflow_jax.data.sts import EVERYDAY
+from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
+
+Example = tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class TextCorpus:
+    """Sentences to fit on; there is no place for a label in it.
+
+    Attributes:
+      examples: 1-tuples (single sentences) or 2-tuples (pairs), in file order, repeats kept.
+      manifest: JSON-safe description of which texts these are: `path`, `format`, where they have
+        them `columns`, `task`, `splits` and `subsets`; `examples`, `sentences`,
+        `unique_sentences` (counts), `sha256` (of the examples), `unlabelled_pairs_included`
+        (whether candidate pairs without a gold score are among them; null where the source has
+        no such notion) and `blank_lines_skipped`.
+    """
+
+    examples: list[Example]
+    manifest: dict[str, Any]
+
+
+def load_text(config: DataConfig) -> TextCorpus:
+    """Read the text a flow is fitted on.
+
+    Sources, by `config.path` and `config.format`:
+      `everyday`: the bundled corpus, both sentences of every pair.
+      text: one sentence a line (`.gz` too); blank lines are skipped and counted.
+      tsv, csv: the one or two `config.columns` (names, with a header in the first line, or
+        0-based numbers, without one). TSV has no quoting: quotes are text. CSV has the usual one.
+      sts: a folder; all pairs of `config.task` in `config.splits`. Gold files are never opened:
+        STS 2016 gives all 9,183 candidate pairs, as in the released BERT-flow code, although only
+        1,186 of them are scored.
+
+    Raises:
+      DataError, DataNotFoundError: naming file, line and what to do; also for an empty source or
+        one with a single distinct sentence.
+      ConfigError: the fields of `config` contradict each other.
+    """
+    if config.path == "everyday":
+        examples, details = _everyday(config)
+    else:
+        path = Path(config.path)
+        if not os.path.exists(path):
+            raise DataNotFoundError(f"data.path={config.path}: no such file or folder")
+        kind = _format(path, config.format)
+        examples, details = _READERS[kind](path, config)
+        details = {"format": kind, **details}
+    # Only an example without any text is dropped: one blank side of a pair is what the file says.
+    kept = [example for example in examples if any(text.strip() for text in example)]
+    blank = len(examples) - len(kept) + details.pop("blank_lines", 0)
+    texts = {text for example in kept for text in example}
+    if len(texts) < 2:
+        raise DataError(
+            f"data.path={config.path} holds {len(texts)} distinct sentence(s) and {blank} blank "
+            "line(s); a flow needs at least two different sentences"
+        )
+    manifest = {
+        "path": config.path,
+        "unlabelled_pairs_included": None,
+        **details,
+        "examples": len(kept),
+        "sentences": sum(len(example) for example in kept),
+        "unique_sentences": len(texts),
+        "sha256": digest(kept),
+        "blank_lines_skipped": blank,
+    }
+    return TextCorpus(kept, manifest)
+
+
+def _format(path: Path, asked: str) -> str:
+    if path.is_dir() != (asked == "sts") and asked != "auto":
+        what = "a folder" if path.is_dir() else "a file"
+        raise ConfigError(
+            f"data.format={asked} but data.path={path} is {what}; sts needs a folder, every other "
+            "format a file"
+        )
+    if asked != "auto":
+        return asked
+    if path.is_dir():
+        return "sts"
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    return {".tsv": "tsv", ".csv": "csv"}.get(suffix, "text")
+
+
+def _everyday(config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
+    if config.columns or config.format not in ("auto", "tsv"):
+        raise ConfigError(
+            "data.path=everyday is the bundled corpus: leave data.columns and data.format unset "
+            "(write ./everyday for a file of that name)"
+        )
+    columns = dataclasses.replace(config, columns="sentence1,sentence2", encoding="utf-8")
+    examples, details = _read_tsv(EVERYDAY, columns)
+    return examples, {"format": "tsv", **details}
+
+
+def _read_text(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
+    return [(line,) for line in read_lines(path, config.encoding)], {}
+
+
+def _read_tsv(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
+    lines = enumerate(read_lines(path, config.encoding), 1)
+    return _pick_columns(path, config.columns, [(at, line.split("\t")) for at, line in lines])
+
+
+def _read_csv(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
+    rows = list(_csv_rows(path, read_lines(path, config.encoding)))
+    return _pick_columns(path, config.columns, rows)
+
+
+def _csv_rows(path: Path, lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader((line + "\n" for line in lines), strict=True)
+    start = 1
+    while True:
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise DataError(
+                f"{path}, row that starts on line {start}: {error}; close the quotes, or set "
+                "data.format=tsv for a file whose quotes are text"
+            ) from error
+        yield start, fields
+        start = reader.line_num + 1
+
+
+def _pick_columns(
+    path: Path, columns: str, numbered_rows: list[tuple[int, list[str]]]
+) -> tuple[list[Example], dict[str, Any]]:
+    rows = [(number, fields) for number, fields in numbered_rows if "".join(fields).strip()]
+    names = [name.strip() for name in columns.split(",") if name.strip()]
+    first = rows[0][1] if rows else []
+    if len(names) not in (1, 2):
+        raise ConfigError(
+            f"data.columns={columns!r}: name one column (single sentences) or two (pairs) of "
+            f"{path}, by a name in its first line ({_shown(first)}) or a number from 0"
+        )
+    has_header = not all(name.isdecimal() for name in names)
+    picked = [_column_index(path, name, first) for name in names]
+    examples = []
+    for number, fields in rows[has_header:]:
+        if len(fields) != len(first):
+            raise DataError(
+                f"{path}, line {number}: {len(fields)} columns, but the first line has "
+                f"{len(first)}; every row needs the same number"
+            )
+        examples.append(tuple(fields[index] for index in picked))
+    return examples, {"columns": names, "blank_lines": len(numbered_rows) - len(rows)}
+
+
+def _column_index(path: Path, name: str, first: list[str]) -> int:
+    if name.isdecimal() and int(name) < len(first):
+        return int(name)
+    if name in first:
+        return first.index(name)
+    tabs = len(first) == 1 and "\t" in first[0]
+    raise DataError(
+        f"{path}, line 1: no column {name!r} among {len(first)} ({_shown(first)}); set "
+        f"data.columns{' and data.format=tsv: the line holds tabs' if tabs else ''}"
+    )
+
+
+def _shown(fields: list[str]) -> str:
+    return textwrap.shorten(", ".join(fields), 200, placeholder=" ...")
+
+
+def _read_sts(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
+    task = config.task
+    folder = sts_files.task_folder(path, task)
+    splits = [split.strip() for split in config.splits.split(",") if split.strip()]
+    sts_files.check_splits(task, splits)
+    details: dict[str, Any] = {"task": task, "splits": splits, "unlabelled_pairs_included": True}
+    examples: list[Example] = []
+    if task in sts_files.STS_YEARS:
+        details["subsets"] = sts_files.subset_names(folder, smt=False)
+        for subset in details["subsets"]:
+            examples += sts_files.read_year_sentences(folder, subset, config.encoding)
+        return examples, details
+    read = sts_files.read_stsb_rows if task == "stsb" else sts_files.read_sick_rows
+    for split in splits:
+        rows = read(folder, split, config.encoding)
+        examples += [(row.sentence1, row.sentence2) for row in rows]
+    return examples, details
+
+
+_READERS = {"text": _read_text, "tsv": _read_tsv, "csv": _read_csv, "sts": _read_sts}

@@ -1,0 +1,230 @@
+"""Building a fast tokenizer from the files of an encoder folder.
+
+`tokenizer.json` is the tokenizer; `tokenizer_config.json` overrules its lower-casing, accents and
+Chinese characters, as in Hugging Face's BertTokenizer. A folder with only `vocab.txt` gets BERT's
+WordPiece with the options of `tokenizer_config.json`, or of the caller.
+"""
+
+import dataclasses
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+
+from bertflow_jax.data.json_files import read_json_object, read_json_object_if_present, write_json
+from bertflow_jax.errors import ConfigError, DataNotFoundError, UnsupportedModelError
+
+_SPECIAL = {
+    "unk_token": "[UNK]",
+    "sep_token": "[SEP]",
+    "pad_token": "[PAD]",
+    "cls_token": "[CLS]",
+    "mask_token": "[MASK]",
+}
+# BertNormalizer's name of an option -> tokenizer_config.json's name of it.
+_OPTIONS = {
+    "lowercase": "do_lower_case",
+    "strip_accents": "strip_accents",
+    "handle_chinese_chars": "tokenize_chinese_chars",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerFiles:
+    """A tokenizer as its folder describes it.
+
+    Attributes:
+      backend: the tokenizer, without truncation or padding.
+      special: {"pad_token": "[PAD]", ...}, the texts of the special tokens.
+      pad_id: id of the padding token.
+      model_max_length: the tokenizer's own limit in tokens; None where it states none.
+      truncation_side: `right` or `left`, the end that is cut off.
+    """
+
+    backend: tokenizers.Tokenizer
+    special: Mapping[str, str]
+    pad_id: int
+    model_max_length: int | None
+    truncation_side: str
+
+
+def read_tokenizer(folder: Path, do_lower_case: bool | None = None) -> TokenizerFiles:
+    """Build the tokenizer of an encoder folder.
+
+    Args:
+      folder: holds tokenizer.json or vocab.txt, and possibly tokenizer_config.json.
+      do_lower_case: for a folder whose files do not say; None guesses from the vocabulary and
+        warns. A value that contradicts the files is a ConfigError.
+
+    Raises DataNotFoundError if there is no tokenizer, ConfigError for a damaged one,
+    UnsupportedModelError for one that is not WordPiece and has no tokenizer.json.
+    """
+    config = read_json_object_if_present(folder / "special_tokens_map.json")
+    config |= read_json_object_if_present(folder / "tokenizer_config.json")
+    special = {name: _token_text(config.get(name), text) for name, text in _SPECIAL.items()}
+    tokenizer_json = folder / "tokenizer.json"
+    if tokenizer_json.exists():
+        backend = _from_tokenizer_json(tokenizer_json, config)
+        _check_option(backend, do_lower_case, folder)
+    else:
+        backend = _from_vocab(folder, config, special, do_lower_case)
+    pad_id = backend.token_to_id(special["pad_token"])
+    if pad_id is None:
+        raise ConfigError(f"{folder}: the vocabulary lacks the token {special['pad_token']}")
+    side = config.get("truncation_side", "right")
+    if side not in ("right", "left"):
+        raise ConfigError(f"{folder}/tokenizer_config.json: truncation_side={side!r}")
+    return TokenizerFiles(backend, special, pad_id, _model_max_length(config, folder), side)
+
+
+def _token_text(value: object, default: str) -> str:
+    """Return the text of a token given as a string or as an added-token object."""
+    if isinstance(value, Mapping):
+        value = value.get("content")
+    return value if isinstance(value, str) else default
+
+
+def _model_max_length(config: Mapping[str, Any], folder: Path) -> int | None:
+    value = config.get("model_max_length")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 3:
+        raise ConfigError(f"{folder}/tokenizer_config.json: model_max_length={value!r}")
+    # "No limit" is written as int(1e30), which no int32 or Rust usize holds.
+    return int(value) if value < 2**31 else None
+
+
+def _from_tokenizer_json(path: Path, config: Mapping[str, Any]) -> tokenizers.Tokenizer:
+    content = read_json_object(path)
+    # Stored truncation and padding are the settings of whoever saved the file.
+    content |= {"truncation": None, "padding": None}
+    normalizer = content.get("normalizer") or {}
+    if normalizer.get("type") == "BertNormalizer":
+        for option, name in _OPTIONS.items():
+            if name in config and config[name] != normalizer.get(option):
+                warnings.warn(
+                    f"{path.parent}: tokenizer_config.json says {name}={config[name]}, "
+                    f"tokenizer.json {normalizer.get(option)}; the former is used",
+                    stacklevel=2,
+                )
+                normalizer[option] = config[name]
+    try:
+        return tokenizers.Tokenizer.from_str(json.dumps(content))
+    except Exception as error:  # tokenizers raises the bare Exception class
+        raise ConfigError(f"{path}: not a tokenizer this package can read ({error})") from error
+
+
+def _lowercase(backend: tokenizers.Tokenizer) -> bool | None:
+    normalizer = json.loads(backend.to_str()).get("normalizer") or {}
+    return normalizer.get("lowercase") if normalizer.get("type") == "BertNormalizer" else None
+
+
+def _check_option(backend: tokenizers.Tokenizer, asked: bool | None, folder: Path) -> None:
+    said = _lowercase(backend)
+    if asked is not None and asked != said:
+        raise ConfigError(
+            f"do_lower_case={asked} contradicts the tokenizer of {folder}, which says {said}; "
+            "leave the option out"
+        )
+
+
+def _from_vocab(
+    folder: Path,
+    config: Mapping[str, Any],
+    special: Mapping[str, str],
+    do_lower_case: bool | None,
+) -> tokenizers.Tokenizer:
+    kind = str(config.get("tokenizer_class") or "BertTokenizer")
+    if kind not in ("BertTokenizer", "BertTokenizerFast"):
+        raise UnsupportedModelError(f"{folder}: tokenizer_class={kind} without a tokenizer.json")
+    vocab = _read_vocab(folder / "vocab.txt")
+    unknown = special["unk_token"]
+    for token in (unknown, special["cls_token"], special["sep_token"]):
+        if token not in vocab:
+            raise ConfigError(f"{folder}/vocab.txt lacks {token}")
+    backend = tokenizers.Tokenizer(models.WordPiece(vocab, unk_token=unknown))
+    backend.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
+        strip_accents=config.get("strip_accents"),
+        lowercase=_decide_lower_case(folder, config, vocab, do_lower_case),
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece(prefix="##")
+    backend.add_special_tokens([token for token in special.values() if token in vocab])
+    _add_tokens(backend, folder)
+    cls, sep = special["cls_token"], special["sep_token"]
+    backend.post_processor = processors.BertProcessing((sep, vocab[sep]), (cls, vocab[cls]))
+    return backend
+
+
+def _read_vocab(path: Path) -> dict[str, int]:
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        raise DataNotFoundError(
+            f"{path.parent} has no tokenizer; looked for tokenizer.json and vocab.txt"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 ({error})") from error
+    # A vocabulary may hold U+2028 or U+0085 as tokens: only \n separates lines.
+    lines = lines[:-1] if lines[-1] == "" else lines
+    return {line.removesuffix("\r"): i for i, line in enumerate(lines)}
+
+
+def _decide_lower_case(
+    folder: Path, config: Mapping[str, Any], vocab: Mapping[str, int], asked: bool | None
+) -> bool:
+    said = config.get("do_lower_case")
+    if said is not None:
+        if asked is not None and asked != said:
+            raise ConfigError(
+                f"do_lower_case={asked} contradicts {folder}/tokenizer_config.json, which says "
+                f"{said}; leave the option out"
+            )
+        return bool(said)
+    if asked is not None:
+        return asked
+    cased = any(token != token.lower() for token in vocab if not token.startswith("["))
+    warnings.warn(
+        f"{folder} does not say whether to lower-case; its vocabulary has "
+        f"{'' if cased else 'no '}upper-case tokens, so do_lower_case={not cased} is assumed. "
+        "Pass do_lower_case to decide",
+        stacklevel=2,
+    )
+    return not cased
+
+
+def _add_tokens(backend: tokenizers.Tokenizer, folder: Path) -> None:
+    """Add the tokens of `added_tokens.json`, which must get the ids the file says."""
+    added = read_json_object_if_present(folder / "added_tokens.json")
+    for token, number in sorted(added.items(), key=lambda item: str(item[1]).zfill(12)):
+        backend.add_tokens([token])
+        if backend.token_to_id(token) != number:
+            raise ConfigError(f"{folder}/added_tokens.json: {token!r} cannot have id {number}")
+
+
+def write_tokenizer(files: TokenizerFiles, folder: Path, max_length: int) -> None:
+    """Write tokenizer.json and tokenizer_config.json so that Hugging Face reads the same."""
+    content = tokenizer_content(files.backend)
+    write_json(folder / "tokenizer.json", content)
+    config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if (content.get("normalizer") or {}).get("type") == "BertNormalizer":
+        options = {name: content["normalizer"].get(option) for option, name in _OPTIONS.items()}
+        config = {"tokenizer_class": "BertTokenizer", **options}
+    config |= {
+        name: token
+        for name, token in files.special.items()
+        if files.backend.token_to_id(token) is not None
+    }
+    config |= {"model_max_length": max_length, "truncation_side": files.truncation_side}
+    write_json(folder / "tokenizer_config.json", config)
+
+
+def tokenizer_content(backend: tokenizers.Tokenizer) -> dict[str, Any]:
+    """Return the tokenizer as the content of a tokenizer.json, truncation and padding left out."""
+    return json.loads(backend.to_str()) | {"truncation": None, "padding": None}

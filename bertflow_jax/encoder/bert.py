@@ -1,0 +1,255 @@
+"""BERT (Devlin et al., 2019) in Flax linen, frozen-encoder first and written for speed.
+
+Names of axes: B sentences, T tokens, D hidden size, L layers, H heads, d = D / H.
+
+Layer parameters are stacked on a leading axis [L, ...] and the layers run under `nn.scan`, so
+a 24-layer model compiles as fast as a 1-layer one. Tokens are flattened to [B*T, D] for dense
+layers and query, key and value are one projection: few large matmuls instead of many small ones.
+What is wanted of every layer (a pooled vector, or the hidden state itself) is computed inside the
+scanned body, so pooling several layers never holds all hidden states.
+
+Whatever the compute dtype, softmax, LayerNorm and activations are computed in float32. float32
+matmuls ask for the highest precision: GPUs and TPUs otherwise round their inputs to fewer bits.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from bertflow_jax.encoder.bert_config import ACTIVATIONS, BertConfig
+from bertflow_jax.errors import InputError
+
+# collect(hidden float[B, T, D], mask int32[B, T]) -> array; run on the output of every layer.
+Collect = Callable[[jax.Array, jax.Array], jax.Array]
+
+INITIALIZER_STDDEV = 0.02
+
+
+Params = Any  # a nested dict of arrays
+
+
+class BertOutput(NamedTuple):
+    """What one forward pass returns.
+
+    Attributes:
+      last_hidden: float[B, T, D] in the compute dtype, the output of the last layer.
+      collected: what `collect` returned, stacked on a leading axis of L + 1 (0 = embedding
+        output, L = last layer); None if nothing was to be collected.
+    """
+
+    last_hidden: jax.Array
+    collected: jax.Array | None
+
+
+def _precision(dtype: Any) -> jax.lax.Precision | None:
+    return jax.lax.Precision.HIGHEST if dtype == jnp.float32 else None
+
+
+class Dense(nn.Module):
+    """y = x W + b with W float32[in, out] used in the compute dtype."""
+
+    features: int
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Map float[..., in] to float[..., features]."""
+        init = nn.initializers.normal(INITIALIZER_STDDEV)
+        kernel = self.param("kernel", init, (x.shape[-1], self.features))
+        bias = self.param("bias", nn.initializers.zeros, (self.features,))
+        y = jnp.dot(x, kernel.astype(self.dtype), precision=_precision(self.dtype))
+        return y + bias.astype(self.dtype)
+
+
+class LayerNorm(nn.Module):
+    """y = (x - mean) / sqrt(var + eps) * scale + bias over the last axis, in float32."""
+
+    epsilon: float
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Map float[..., D] to float[..., D] of the same dtype."""
+        scale = self.param("scale", nn.initializers.ones, (x.shape[-1],))
+        bias = self.param("bias", nn.initializers.zeros, (x.shape[-1],))
+        x32 = x.astype(jnp.float32)
+        centred = x32 - jnp.mean(x32, axis=-1, keepdims=True)
+        # The variance of centred values: E[x^2] - E[x]^2 loses everything where eps is 1e-12.
+        variance = jnp.mean(jnp.square(centred), axis=-1, keepdims=True)
+        y = centred * jax.lax.rsqrt(variance + self.epsilon) * scale + bias
+        return y.astype(x.dtype)
+
+
+class SelfAttention(nn.Module):
+    """softmax(q k^T / sqrt(d)) v over H heads, with an output projection."""
+
+    config: BertConfig
+    dtype: Any
+    deterministic: bool
+
+    @nn.compact
+    def __call__(self, x: jax.Array, mask_bias: jax.Array) -> jax.Array:
+        """Map float[B*T, D] and the additive mask float32[B, 1, 1, T] to float[B*T, D]."""
+        heads, size = self.config.num_attention_heads, self.config.head_size
+        batch, tokens = mask_bias.shape[0], mask_bias.shape[-1]
+        precision = _precision(self.dtype)
+        qkv = Dense(3 * heads * size, dtype=self.dtype, name="qkv")(x)
+        # [B*T, 3*D] -> three of [B, H, T, d]
+        qkv = qkv.reshape(batch, tokens, 3, heads, size).transpose(2, 0, 3, 1, 4)
+        query, key, value = qkv[0] * size**-0.5, qkv[1], qkv[2]
+        scores = jnp.einsum(
+            "bhqd,bhkd->bhqk",
+            query,
+            key,
+            precision=precision,
+            preferred_element_type=jnp.float32,
+        )
+        weights = jax.nn.softmax(scores + mask_bias, axis=-1).astype(self.dtype)
+        weights = nn.Dropout(self.config.attention_probs_dropout_prob)(
+            weights, deterministic=self.deterministic
+        )
+        context = jnp.einsum("bhqk,bhkd->bhqd", weights, value, precision=precision)
+        context = context.transpose(0, 2, 1, 3).reshape(batch * tokens, heads * size)
+        return Dense(heads * size, dtype=self.dtype, name="out")(context)
+
+
+class BertLayer(nn.Module):
+    """One post-LayerNorm transformer layer, the body of the scan over layers."""
+
+    config: BertConfig
+    dtype: Any
+    deterministic: bool
+    collect: Collect | None
+
+    @nn.compact
+    def __call__(
+        self, x: jax.Array, mask_bias: jax.Array, mask: jax.Array
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """Map the carry float[B*T, D] to the next one and to what is collected of it."""
+        config = self.config
+        dropout = nn.Dropout(config.hidden_dropout_prob, deterministic=self.deterministic)
+        attended = SelfAttention(config, self.dtype, self.deterministic, name="attention")(
+            x, mask_bias
+        )
+        x = LayerNorm(config.layer_norm_eps, name="attention_norm")(x + dropout(attended))
+        h = Dense(config.intermediate_size, dtype=self.dtype, name="mlp_in")(x)
+        h = ACTIVATIONS[config.hidden_act](h.astype(jnp.float32)).astype(self.dtype)
+        h = Dense(config.hidden_size, dtype=self.dtype, name="mlp_out")(h)
+        x = LayerNorm(config.layer_norm_eps, name="mlp_norm")(x + dropout(h))
+        return x, _collected(self.collect, x, mask)
+
+
+def _collected(collect: Collect | None, x: jax.Array, mask: jax.Array) -> jax.Array | None:
+    return None if collect is None else collect(x.reshape(*mask.shape, x.shape[-1]), mask)
+
+
+class Embeddings(nn.Module):
+    """LayerNorm(word + position + token type 0)."""
+
+    config: BertConfig
+    dtype: Any
+    deterministic: bool
+
+    @nn.compact
+    def __call__(self, input_ids: jax.Array) -> jax.Array:
+        """Map int32[B, T] to float[B*T, D]; an id outside the table gives NaN, never a clamp."""
+        config = self.config
+        init, width = nn.initializers.normal(INITIALIZER_STDDEV), config.hidden_size
+        word = self.param("word", init, (config.vocab_size, width))
+        position = self.param("position", init, (config.max_position_embeddings, width))
+        token_type = self.param("token_type", init, (config.type_vocab_size, width))
+        tokens = input_ids.shape[1]
+        if tokens > config.max_position_embeddings:
+            raise InputError(
+                f"{tokens} tokens a sentence, but the encoder's position table has "
+                f"{config.max_position_embeddings} rows; lower max_length"
+            )
+        x = jnp.take(word, input_ids, axis=0, mode="fill", fill_value=jnp.nan)
+        x = (x + position[:tokens] + token_type[0]).reshape(-1, width)
+        x = LayerNorm(config.layer_norm_eps, name="norm")(x).astype(self.dtype)
+        return nn.Dropout(config.hidden_dropout_prob, deterministic=self.deterministic)(x)
+
+
+class Bert(nn.Module):
+    """The encoder without pooling.
+
+    Attributes:
+      config: shape and numerics.
+      dtype: compute dtype, jnp.float32 or jnp.bfloat16; parameters are float32.
+      unroll: layers a step of the scan; 1 compiles fastest and is as fast as any on a CPU.
+      deterministic: False turns dropout on and needs `rngs={"dropout": key}` in `apply`.
+    """
+
+    config: BertConfig
+    dtype: Any = jnp.float32
+    unroll: int = 1
+    deterministic: bool = True
+
+    @nn.compact
+    def __call__(
+        self, input_ids: jax.Array, attention_mask: jax.Array, collect: Collect | None = None
+    ) -> BertOutput:
+        """Run all layers.
+
+        Args:
+          input_ids: int32[B, T].
+          attention_mask: int32[B, T], 1 for a token and 0 for padding.
+          collect: maps (hidden float[B, T, D], attention_mask) to what is wanted of every layer;
+            `hidden_state` keeps them whole.
+
+        Returns:
+          a `BertOutput`. Raises InputError (while tracing) if T is beyond the position table.
+        """
+        batch, tokens = input_ids.shape
+        x = Embeddings(self.config, self.dtype, self.deterministic, name="embeddings")(input_ids)
+        first = _collected(collect, x, attention_mask)
+        # A row of padding alone gets equal attention everywhere: finite, and pooled to zeros.
+        mask_bias = jnp.where(attention_mask > 0, 0.0, jnp.finfo(jnp.float32).min / 2)
+        layers = nn.scan(
+            BertLayer,
+            variable_axes={"params": 0},
+            split_rngs={"params": True, "dropout": True},
+            in_axes=nn.broadcast,
+            length=self.config.num_hidden_layers,
+            unroll=self.unroll,
+        )(self.config, self.dtype, self.deterministic, collect, name="layers")
+        x, rest = layers(x, mask_bias[:, None, None, :].astype(jnp.float32), attention_mask)
+        collected = None
+        if first is not None and rest is not None:
+            collected = jnp.concatenate([first[None], rest])
+        return BertOutput(x.reshape(batch, tokens, -1), collected)
+
+
+def hidden_state(hidden: jax.Array, mask: jax.Array) -> jax.Array:
+    """Collect the whole hidden state of a layer (a `Collect`)."""
+    del mask
+    return hidden
+
+
+class Pooler(nn.Module):
+    """tanh(W h_cls + b), the head BERT was pre-trained with; not every checkpoint has it."""
+
+    config: BertConfig
+
+    @nn.compact
+    def __call__(self, cls_hidden: jax.Array) -> jax.Array:
+        """Map the first token's last hidden state float[B, D] to float32[B, D]."""
+        dense = Dense(self.config.hidden_size, name="dense")
+        return jnp.tanh(dense(cls_hidden.astype(jnp.float32)))
+
+
+def init_params(config: BertConfig, key: jax.Array, pooler: bool = True) -> Params:
+    """Return random float32 parameters in the layout the weight loader fills.
+
+    {"embeddings": ..., "layers": ..., "pooler": ...}; every leaf under "layers" has a leading axis
+    of L. Under `jax.eval_shape` this gives the shapes of any model without allocating it.
+    """
+    body_key, pooler_key = jax.random.split(key)
+    ids = jnp.zeros((1, 1), jnp.int32)
+    params = dict(Bert(config).init(body_key, ids, jnp.ones_like(ids))["params"])
+    if pooler:
+        hidden = jnp.zeros((1, config.hidden_size))
+        params["pooler"] = Pooler(config).init(pooler_key, hidden)["params"]
+    return params

@@ -1,0 +1,188 @@
+"""Reading the files encoder weights come in; nothing here knows what the names mean.
+
+Formats, in the order in which a folder is searched: `model.safetensors`, `flax_model.msgpack`,
+`pytorch_model.bin`, each also as shards with an `.index.json`. The first one present is read; a
+damaged file is an error, never a reason to take the next one.
+"""
+
+import importlib.util
+import pickle
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgpack
+import numpy as np
+import safetensors
+from flax import serialization, traverse_util
+
+from bertflow_jax.data.json_files import read_json_object
+from bertflow_jax.errors import ConfigError, DataNotFoundError, WeightsError
+
+WEIGHT_FILES = ("model.safetensors", "flax_model.msgpack", "pytorch_model.bin")
+
+Tensors = dict[str, np.ndarray]
+
+
+def find_weights(folder: Path) -> Path:
+    """Return the weight file (or the index of its shards) that `read_weights` will read.
+
+    Raises DataNotFoundError listing the names looked for.
+    """
+    for name in WEIGHT_FILES:
+        for path in (folder / name, folder / f"{name}.index.json"):
+            if path.exists():
+                return path
+    raise DataNotFoundError(
+        f"{folder} has no weights; looked for {', '.join(WEIGHT_FILES)} and their .index.json"
+    )
+
+
+def read_weights(path: Path) -> Tensors:
+    """Read a weight file or an index of shards into {name: array as stored}.
+
+    Flax trees are flattened with dots. Raises WeightsError naming the file that is empty,
+    truncated, a git-lfs pointer, or holds more than plain tensors.
+    """
+    if path.name.endswith(".index.json"):
+        return _read_shards(path)
+    start = _first_bytes(path)
+    reader = _READERS[path.suffix]
+    return reader(path, start)
+
+
+def is_flax(path: Path) -> bool:
+    """Tell whether the file uses Flax names and [in, out] kernels."""
+    return ".msgpack" in path.suffixes
+
+
+def _read_shards(index: Path) -> Tensors:
+    try:
+        weight_map = read_json_object(index).get("weight_map")
+    except ConfigError as error:
+        raise WeightsError(str(error)) from error
+    if not isinstance(weight_map, Mapping) or not weight_map:
+        raise WeightsError(f"{index}: no weight_map in the index")
+    shards: dict[str, Tensors] = {}
+    for name in sorted(set(weight_map.values()), key=str):
+        shards[name] = read_weights(_shard_path(index, name))
+    for key, name in weight_map.items():
+        if key.replace("/", ".") not in shards[name]:
+            raise WeightsError(f"{index}: {key} should be in {name}, but it is not there")
+    tensors: Tensors = {}
+    for name, shard in shards.items():
+        twice = sorted(set(tensors) & set(shard))
+        if twice:
+            raise WeightsError(f"{index.parent / name}: {twice[0]} is also in another shard")
+        tensors.update(shard)
+    return tensors
+
+
+def _shard_path(index: Path, name: object) -> Path:
+    """Return the path of a shard; it must lie beside the index and have the same format."""
+    suffix = Path(index.name.removesuffix(".index.json")).suffix
+    if not isinstance(name, str) or name != Path(name).name or not name.endswith(suffix):
+        raise WeightsError(f"{index}: shard {name!r} must be a {suffix} file in the same folder")
+    return index.parent / name
+
+
+def _first_bytes(path: Path) -> bytes:
+    """Return the first 64 bytes, refusing an empty file and a git-lfs pointer."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(64)
+    except FileNotFoundError:
+        raise WeightsError(f"{path} is missing") from None
+    if not start:
+        raise WeightsError(f"{path} is empty; download it again")
+    if start.startswith(b"version https://git-lfs"):
+        raise WeightsError(
+            f"{path} is a git-lfs pointer, not the weights; run `git lfs pull` in its repository"
+        )
+    return start
+
+
+def _truncated(path: Path, detail: str) -> WeightsError:
+    size = path.stat().st_size
+    return WeightsError(f"{path} is truncated ({size} bytes; {detail}); download it again")
+
+
+def _damaged(path: Path, detail: object) -> WeightsError:
+    return WeightsError(f"{path} is damaged ({detail}); download it again")
+
+
+def _read_safetensors(path: Path, start: bytes) -> Tensors:
+    size, header_end = path.stat().st_size, 8 + int.from_bytes(start[:8], "little")
+    if start[8:9] == b"{" and header_end > size:
+        raise _truncated(path, f"its header alone takes {header_end}")
+    try:
+        with safetensors.safe_open(path, framework="np") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except safetensors.SafetensorError as error:
+        if "not fully covered" in str(error):
+            raise _truncated(path, "its header describes another size") from error
+        raise _damaged(path, error) from error
+
+
+def _read_msgpack(path: Path, start: bytes) -> Tensors:
+    del start
+    try:
+        tree = serialization.msgpack_restore(path.read_bytes())
+    except msgpack.exceptions.ExtraData as error:
+        raise _damaged(path, "more bytes than one msgpack object") from error
+    except (msgpack.exceptions.UnpackException, ValueError, TypeError, KeyError) as error:
+        if "incomplete input" in str(error):
+            raise _truncated(path, "the msgpack data goes on") from error
+        raise _damaged(path, error) from error
+    if not isinstance(tree, dict):
+        raise _damaged(path, f"a tree of parameters is expected, found {type(tree).__name__}")
+    flat = traverse_util.flatten_dict(tree, sep=".")
+    return _only_arrays(path, flat)
+
+
+def _read_bin(path: Path, start: bytes) -> Tensors:
+    if importlib.util.find_spec("torch") is None:
+        raise WeightsError(
+            f"{path} needs PyTorch to read, which is not installed; install torch (the CPU build "
+            "is enough) or convert the file to model.safetensors"
+        )
+    if start.startswith(b"PK") and not zipfile.is_zipfile(path):
+        raise _truncated(path, "the end of the zip archive is missing")
+    import torch
+
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise WeightsError(
+            f"{path} is not a plain state dict: it asks to run code when unpickled, which is "
+            "never done; convert it to safetensors where it was made"
+        ) from error
+    except (EOFError, RuntimeError) as error:
+        raise _truncated(path, str(error).splitlines()[0]) from error
+    tensors = {name: _from_torch(value) for name, value in dict(state).items()}
+    return _only_arrays(path, tensors)
+
+
+def _from_torch(value: object) -> object:
+    """Return a tensor as an array; numpy has no bfloat16, so that one becomes float32."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return value
+    return (value.float() if value.dtype == torch.bfloat16 else value).detach().numpy()
+
+
+def _only_arrays(path: Path, values: Mapping[str, object]) -> Tensors:
+    tensors = {}
+    for name, value in values.items():
+        if not isinstance(value, np.ndarray):
+            raise WeightsError(f"{path}: {name} is a {type(value).__name__}, not a tensor")
+        tensors[name] = value
+    return tensors
+
+
+_READERS: dict[str, Callable[[Path, bytes], Tensors]] = {
+    ".safetensors": _read_safetensors,
+    ".msgpack": _read_msgpack,
+    ".bin": _read_bin,
+}

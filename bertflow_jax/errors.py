@@ -1,0 +1,49 @@
+"""Every error a user can cause, under one base class.
+
+The text of each names the file, key, row, field or flag at fault and says what to do. The
+command-line entry points print that text and exit with code 2; a traceback means a bug of ours.
+"""
+
+
+class BertFlowError(Exception):
+    """Base class of all errors raised on purpose by bertflow_jax."""
+
+
+class InputError(BertFlowError, ValueError):
+    """A value given by the caller is unusable: a text, an array, an argument."""
+
+
+class ConfigError(BertFlowError, ValueError):
+    """A configuration field or a command-line flag is unknown or has an impossible value."""
+
+
+class DataError(BertFlowError, ValueError):
+    """A data file does not say what it should; the text names file and line."""
+
+
+class DataNotFoundError(BertFlowError, FileNotFoundError):
+    """A file or folder that was asked for is not there."""
+
+    def __str__(self) -> str:
+        """Return the message alone: FileNotFoundError would format it as an errno tuple."""
+        return str(self.args[0]) if self.args else ""
+
+
+class WeightsError(BertFlowError, ValueError):
+    """An encoder's weight files are damaged, incomplete or do not fit its config."""
+
+
+class UnsupportedModelError(BertFlowError, ValueError):
+    """The encoder is of an architecture or a variant this package does not implement."""
+
+
+class CheckpointError(BertFlowError, ValueError):
+    """A checkpoint is damaged, unfinished or belongs to another encoder or configuration."""
+
+
+class WorkdirError(BertFlowError, ValueError):
+    """An output folder is not empty, not writable or not a folder."""
+
+
+class TrainingError(BertFlowError, ValueError):
+    """Training cannot start or had to stop (a non-finite loss, too few rows)."""

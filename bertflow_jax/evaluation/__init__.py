@@ -1,0 +1,1 @@
+"""STS tasks, metrics, tables and the report."""

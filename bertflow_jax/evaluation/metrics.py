@@ -1,0 +1,177 @@
+"""Cosine similarity, correlations and their aggregation over the subsets of a task, in float64.
+
+A correlation that does not exist is None with a reason, never 0 and never NaN.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+import scipy.stats
+from numpy.typing import ArrayLike, NDArray
+
+from bertflow_jax.errors import InputError
+
+AGGREGATIONS = ("all", "mean", "wmean")
+# Parallel vectors give 1 +- 1e-15: without rounding, a collapsed encoder's noise would be ranked.
+_DECIMALS = 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Correlation:
+    """Agreement of similarities with gold scores, each in [-1, 1] or None with a reason.
+
+    Attributes:
+      spearman: rank correlation, ties at their average rank.
+      pearson: linear correlation.
+      reason: why both are None; "" where they are defined.
+    """
+
+    spearman: float | None
+    pearson: float | None
+    reason: str = ""
+
+
+def cosine_similarity(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
+    """Return cos(a_i, b_i) = a_i . b_i / (|a_i| |b_i|) of matching rows.
+
+    Args:
+      a: float[N, D].
+      b: float[N, D].
+
+    Returns:
+      float64[N] in [-1, 1], rounded to 12 decimals; 0 where either vector is zero.
+
+    Raises:
+      InputError: the shapes differ, or a value is NaN or infinite (the row is named).
+    """
+    left, right = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    if left.ndim != 2 or left.shape != right.shape:
+        raise InputError(
+            f"embeddings of shapes {left.shape} and {right.shape}: two arrays float[N, D] of the "
+            "same shape are needed"
+        )
+    cosine = np.sum(_unit_rows(left) * _unit_rows(right), axis=1)
+    return np.round(np.clip(cosine, -1.0, 1.0), _DECIMALS)
+
+
+def check_finite(embeddings: NDArray[np.floating]) -> None:
+    """Raise InputError naming the first row with NaN or infinity in it."""
+    bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
+    if bad.size:
+        raise InputError(
+            f"{bad.size} of {len(embeddings)} embeddings are not finite (first: row {bad[0]}); "
+            "a score of them would mean nothing: check the model and its compute dtype"
+        )
+
+
+def _unit_rows(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return rows of length 1 (zero rows stay zero), without overflow of the squares."""
+    check_finite(x)
+    largest = np.max(np.abs(x), axis=1, keepdims=True, initial=0.0)
+    scaled = x / np.where(largest > 0, largest, 1.0)
+    return scaled / np.where(largest > 0, np.linalg.norm(scaled, axis=1, keepdims=True), 1.0)
+
+
+def correlation(similarities: ArrayLike, gold: ArrayLike) -> Correlation:
+    """Correlate similarities with gold scores.
+
+    Pearson r = sum (x - mean x)(y - mean y) / sqrt(sum (x - mean x)^2 sum (y - mean y)^2);
+    Spearman is r of the ranks, where equal values share the mean of their ranks.
+
+    Args:
+      similarities: float[N].
+      gold: float[N].
+
+    Returns:
+      Both values, or None with a reason: fewer than two pairs, or one side constant.
+
+    Raises:
+      InputError: the lengths differ or a value is not finite.
+    """
+    x, y = np.asarray(similarities, np.float64), np.asarray(gold, np.float64)
+    if x.ndim != 1 or x.shape != y.shape:
+        raise InputError(f"{x.shape} similarities for {y.shape} gold scores: lengths must agree")
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise InputError("a similarity or gold score is NaN or infinite; no correlation exists")
+    if x.size < 2:
+        return Correlation(None, None, f"fewer than two scored pairs ({x.size})")
+    for values, name in ((x, "similarities"), (y, "gold scores")):
+        if np.ptp(values) == 0:
+            return Correlation(None, None, f"all {name} are equal")
+    return Correlation(
+        float(scipy.stats.spearmanr(x, y).statistic), float(scipy.stats.pearsonr(x, y).statistic)
+    )
+
+
+def aggregate(
+    subsets: Mapping[str, tuple[ArrayLike, ArrayLike]],
+) -> tuple[dict[str, Correlation], dict[str, Correlation]]:
+    """Score a task from the similarities and gold scores of its subsets.
+
+    With r_k the correlation of subset k and n_k its pairs:
+      all: one correlation over the concatenated subsets (SBERT, SimCSE, MTEB);
+      mean: sum_k r_k / K;
+      wmean: sum_k n_k r_k / sum_k n_k (BERT-flow, BERT-whitening).
+    mean and wmean are None, with the subsets named, if any r_k is undefined: leaving it out would
+    give a number of another task. `all` may still be defined.
+
+    Args:
+      subsets: name -> (similarities float[n_k], gold float[n_k]).
+
+    Returns:
+      (aggregation -> correlation, subset -> correlation).
+    """
+    pairs = {name: (np.asarray(x), np.asarray(y)) for name, (x, y) in subsets.items()}
+    scores = {name: correlation(x, y) for name, (x, y) in pairs.items()}
+    total = {
+        "all": correlation(
+            np.concatenate([x for x, _ in pairs.values()]),
+            np.concatenate([y for _, y in pairs.values()]),
+        )
+    }
+    sizes = np.array([len(x) for x, _ in pairs.values()], np.float64)
+    total["mean"] = _weighted(scores, np.ones_like(sizes))
+    total["wmean"] = _weighted(scores, sizes)
+    return total, scores
+
+
+def _weighted(scores: Mapping[str, Correlation], weights: NDArray[np.float64]) -> Correlation:
+    undefined = [f"{name} ({score.reason})" for name, score in scores.items() if score.reason]
+    if undefined:
+        return Correlation(None, None, f"undefined subset: {', '.join(undefined)}")
+    return Correlation(
+        float(np.average([score.spearman for score in scores.values()], weights=weights)),
+        float(np.average([score.pearson for score in scores.values()], weights=weights)),
+    )
+
+
+def random_pair_cosines(
+    embeddings: ArrayLike, pairs: int = 10_000, seed: int = 0
+) -> NDArray[np.float64]:
+    """Return cosines of pairs of different rows, drawn with replacement.
+
+    Isotropic embeddings have mean 0 and standard deviation near 1 / sqrt(D); raw BERT embeddings
+    lie in a cone, with a mean far above 0.
+
+    Args:
+      embeddings: float[N, D].
+      pairs: number of pairs drawn.
+      seed: of the draw; the same seed and N draw the same pairs.
+
+    Returns:
+      float64[pairs]; empty for N < 2.
+    """
+    x = np.asarray(embeddings)
+    if len(x) < 2:
+        return np.empty(0)
+    rng = np.random.default_rng(seed)
+    first = rng.integers(len(x), size=pairs)
+    second = (first + rng.integers(1, len(x), size=pairs)) % len(x)
+    return cosine_similarity(x[first], x[second])
+
+
+def mean_random_cosine(embeddings: ArrayLike, pairs: int = 10_000, seed: int = 0) -> float | None:
+    """Return the mean of `random_pair_cosines`, or None for fewer than two embeddings."""
+    cosines = random_pair_cosines(embeddings, pairs, seed)
+    return float(cosines.mean()) if cosines.size else None

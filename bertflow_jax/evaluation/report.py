@@ -1,0 +1,271 @@
+"""report.html: the scores of one evaluation and what the flow did, for people to read."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertflow_jax.evaluation import plots, report_page
+from bertflow_jax.evaluation.metrics import AGGREGATIONS
+from bertflow_jax.evaluation.plot_data import Curve, RowPlot
+from bertflow_jax.evaluation.published import PUBLISHED
+from bertflow_jax.evaluation.results import write_text
+from bertflow_jax.evaluation.table import (
+    COLUMNS,
+    UNDEFINED,
+    header_cells,
+    published_cells,
+    score_cells,
+    task_columns,
+)
+from bertflow_jax.evaluation.tasks import PAPER_AGGREGATION
+
+_MEANING = {
+    "all": "one correlation over all pairs of a year (SBERT, SimCSE, MTEB)",
+    "mean": "mean of the subsets' correlations",
+    "wmean": "mean of the subsets' correlations, weighted by pairs (BERT-flow)",
+}
+
+
+def write_report(
+    path: Path,
+    results: Mapping[str, Any],
+    rows: Sequence[RowPlot],
+    task: str,
+    curves: Mapping[str, Curve] | None = None,
+) -> None:
+    """Write the page; it needs no network and no script.
+
+    Args:
+      path: of report.html.
+      results: as `results.build_results` makes it.
+      rows: the plotted numbers, one a row of the results.
+      task: the task whose pairs `rows` show.
+      curves: of the fit, from `plot_data.training_curves`.
+
+    Raises:
+      WorkdirError: the file cannot be written.
+    """
+    body = [
+        *_summary(results),
+        *_scores(results),
+        *_random_pairs(rows),
+        *_gold(rows, COLUMNS[task]),
+        *_spectrum(rows),
+        *_training(curves or {}),
+        *_subsets(results),
+        *_published(results),
+        *_provenance(results),
+    ]
+    write_text(path, report_page.page("Sentence similarity: bertflow_jax report", body))
+
+
+def _summary(results: Mapping[str, Any]) -> list[str]:
+    model = results["model"]
+    averages = {name: row["average"] for name, row in results["rows"].items()}
+    first, *_, last = [next(iter(averages)), *averages]
+    before, after = averages[first], averages[last]
+    if before is None or after is None:
+        text = "At least one average is undefined; the reasons are in the tables below."
+    elif first == last:
+        text = f"The average Spearman correlation with human scores is {before:.2f}."
+    else:
+        # Of the rounded values, so that a reader who subtracts finds the same number.
+        change = round(after, 2) - round(before, 2)
+        text = (
+            f"The average Spearman correlation with human scores goes from {before:.2f} ({first}) "
+            f"to {after:.2f} ({last}), {abs(change):.2f} points {'up' if change >= 0 else 'down'}."
+        )
+    return [
+        "<h1>Sentence similarity report</h1>",
+        report_page.paragraph(text, "lead"),
+        report_page.paragraph(f"{_model_name(model)}. {results['provenance']['date']}.", "quiet"),
+    ]
+
+
+def _model_name(model: Mapping[str, Any]) -> str:
+    encoder = model["encoder"]
+    name = f"Encoder {encoder['path']}, pooling {encoder['pooling']}"
+    if model["flow"] is None:
+        return f"{name}, without a flow"
+    return f"{name}, flow of step {model['step']} in {model['workdir']}"
+
+
+def _scores(results: Mapping[str, Any]) -> list[str]:
+    rows = results["rows"]
+    tasks = task_columns(rows)
+    header = ["", *header_cells(tasks)]
+    main = [[name, *score_cells(row, tasks, PAPER_AGGREGATION)] for name, row in rows.items()]
+    out = [
+        report_page.heading("Scores"),
+        report_page.paragraph(
+            "People judged how similar two sentences are. The score says how well the order of the "
+            "cosines agrees with theirs: Spearman correlation x 100. 100 is full agreement, 0 none."
+        ),
+        report_page.table(header, main, best=True),
+    ]
+    if any(len(row[task]["subsets"]) > 1 for row in rows.values() for task in tasks):
+        out.append(
+            report_page.paragraph(
+                "A year has several subsets. Its score here is the "
+                f"{_MEANING[PAPER_AGGREGATION]}. Papers differ in this: compare like with like."
+            )
+        )
+        others = [
+            [f"{name}, {how}", *score_cells(row, tasks, how)]
+            for how in AGGREGATIONS
+            for name, row in rows.items()
+        ]
+        out.append(
+            report_page.details(
+                "The same scores under all three aggregations",
+                report_page.paragraph(
+                    "; ".join(f"{how}: {_MEANING[how]}" for how in AGGREGATIONS) + "."
+                )
+                + report_page.table(header, others),
+            )
+        )
+    notes = [f"{COLUMNS[task]}: {note}." for task, note in _notes(results)]
+    if notes:
+        out.append(report_page.paragraph(" ".join(notes), "quiet"))
+    return out
+
+
+def _notes(results: Mapping[str, Any]) -> list[tuple[str, str]]:
+    found = results["provenance"]["tasks"]
+    return [(task, note) for task in COLUMNS if task in found for note in found[task]["notes"]]
+
+
+def _random_pairs(rows: Sequence[RowPlot]) -> list[str]:
+    images = [
+        (
+            plots.svg(plots.draw_random_cosines, row, color),
+            f"Histogram of the cosines of random sentence pairs, {row.name}",
+        )
+        for row, color in _colored(rows)
+    ]
+    return [
+        report_page.heading("Unrelated sentences"),
+        report_page.paragraph(
+            "Two random sentences should have a cosine near 0. Where the histogram sits far to the "
+            "right, all vectors point the same way and a high cosine says little. The black line "
+            "is the mean."
+        ),
+        report_page.panels(images),
+    ]
+
+
+def _gold(rows: Sequence[RowPlot], title: str) -> list[str]:
+    images = [
+        (
+            plots.svg(plots.draw_gold, row, color, plots.lowest_cosine(rows)),
+            f"Gold score against cosine of {len(row.gold)} pairs, {row.name}",
+        )
+        for row, color in _colored(rows)
+    ]
+    count = len(rows[0].gold) if rows else 0
+    return [
+        report_page.heading("Cosine against human judgement"),
+        report_page.paragraph(
+            f"Each point is one of {count} sentence pairs of {title}. The better the vectors, the "
+            "more the points rise from lower left to upper right."
+        ),
+        report_page.panels(images),
+    ]
+
+
+def _spectrum(rows: Sequence[RowPlot]) -> list[str]:
+    counts = [f"{row.directions_for(0.9)} of {len(row.spectrum)} ({row.name})" for row in rows]
+    image = plots.svg(plots.draw_spectrum, rows)
+    return [
+        report_page.heading("Variance by direction"),
+        report_page.paragraph(
+            "A steep curve means that a few directions hold most of the variance and decide every "
+            "cosine. A flat curve means that all directions count. Directions that hold 90 % of "
+            f"the variance: {', '.join(counts)}."
+        ),
+        report_page.panels([(image, "Share of the variance in each direction, one line a row")]),
+    ]
+
+
+def _training(curves: Mapping[str, Curve]) -> list[str]:
+    if not curves:
+        return []
+    image = plots.svg(plots.draw_training, curves)
+    return [
+        report_page.heading("Fit of the flow"),
+        report_page.paragraph(
+            "The flow is fitted without labels: it learns to give the sentences a high density. "
+            "Lower is better, and values below 0 are normal. A curve that still falls at its end "
+            "says that more steps would fit better."
+        ),
+        report_page.panels([(image, "Bits per dimension over the steps of the fit")]),
+    ]
+
+
+def _subsets(results: Mapping[str, Any]) -> list[str]:
+    rows = results["rows"]
+    lines, reasons = [], []
+    for task in task_columns(rows):
+        for subset, any_row in next(iter(rows.values()))[task]["subsets"].items():
+            scores = {name: row[task]["subsets"][subset] for name, row in rows.items()}
+            cells = [_cell(score["spearman"]) for score in scores.values()]
+            lines.append([f"{COLUMNS[task]} {subset}", str(any_row["pairs"]), *cells])
+            reasons += [
+                f"{COLUMNS[task]} {subset}, {name}: {score['reason']}."
+                for name, score in scores.items()
+                if "reason" in score
+            ]
+    out = [
+        report_page.heading("Every subset"),
+        report_page.paragraph("Spearman x 100 of each subset on its own."),
+        report_page.table(["", "pairs", *rows], lines),
+    ]
+    if reasons:
+        out.append(report_page.paragraph("Undefined: " + " ".join(reasons)))
+    return out
+
+
+def _published(results: Mapping[str, Any]) -> list[str]:
+    tasks = task_columns(results["rows"])
+    if not any(task in row.scores for row in PUBLISHED for task in tasks):
+        return []
+    lines = [
+        [row.model, *published_cells(row, tasks), row.aggregation, row.source] for row in PUBLISHED
+    ]
+    return [
+        report_page.heading("Published scores"),
+        report_page.paragraph("Other encoders and papers, for comparison. Mind the aggregation."),
+        report_page.details(
+            "Show the table",
+            report_page.table(["", *header_cells(tasks), "years by", "source"], lines),
+        ),
+    ]
+
+
+def _provenance(results: Mapping[str, Any]) -> list[str]:
+    values = [*_flatten(results["model"], "model."), *_flatten(results["provenance"])]
+    return [
+        report_page.heading("Where these numbers come from"),
+        report_page.paragraph(
+            "The same facts and all scores are in results.json beside this page."
+        ),
+        report_page.details("Show the details", report_page.facts(values)),
+    ]
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            yield prefix + key, shown
+
+
+def _cell(score: float | None) -> str:
+    return UNDEFINED if score is None else f"{score:.2f}"
+
+
+def _colored(rows: Sequence[RowPlot]) -> Iterable[tuple[RowPlot, str]]:
+    return ((row, plots.row_color(position)) for position, row in enumerate(rows))

@@ -1,0 +1,151 @@
+"""results.json: the scores of one evaluation and where they come from."""
+
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertflow_jax.data.sts import StsTask
+from bertflow_jax.errors import WorkdirError
+from bertflow_jax.evaluation.metrics import AGGREGATIONS
+from bertflow_jax.evaluation.tasks import PAPER_AGGREGATION, task_average
+from bertflow_jax.version import __version__
+
+_PACKAGES = ("jax", "flax", "optax", "distrax", "transformers", "numpy", "scipy")
+_ROOT = Path(__file__).parents[2]
+
+
+def build_results(
+    model: Mapping[str, Any],
+    rows: Mapping[str, Mapping[str, Any]],
+    tasks: Sequence[StsTask],
+    seed: int,
+) -> dict[str, Any]:
+    """Return the content of results.json.
+
+    Args:
+      model: JSON-safe identity of what was scored: encoder, and the flow's run and step or None.
+      rows: from `tasks.evaluate`.
+      tasks: the tasks that were scored, for their digests and notes.
+      seed: of the random pairs in the report.
+
+    Returns:
+      {"model", "rows", "averages", "provenance"}: `averages` gives every row's task average under
+      each aggregation; a row's own "average" is the one that the provenance names.
+    """
+    averages = {}
+    for name, row in rows.items():
+        scored = {task.name: row[task.name] for task in tasks}
+        averages[name] = {how: task_average(scored, how)[0] for how in AGGREGATIONS}
+    return {
+        "model": dict(model),
+        "rows": {name: dict(row) for name, row in rows.items()},
+        "averages": averages,
+        "provenance": provenance(tasks, seed),
+    }
+
+
+def provenance(tasks: Sequence[StsTask], seed: int) -> dict[str, Any]:
+    """Return what it takes to repeat an evaluation: when, with what, on which data."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": list(sys.argv),
+        "seed": seed,
+        "average": f"unweighted mean over the tasks of the {PAPER_AGGREGATION} Spearman",
+        "similarity": "cosine",
+        "scale": "correlations x 100",
+        "tasks": {
+            task.name: {"sha256": task.sha256, "pairs": task.pairs, "notes": list(task.notes)}
+            for task in tasks
+        },
+        "git_commit": git_commit(_ROOT),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {"bertflow_jax": __version__, **_versions()},
+    }
+
+
+def _versions() -> dict[str, str | None]:
+    versions: dict[str, str | None] = {}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = None
+    return versions
+
+
+def git_commit(root: Path) -> str | None:
+    """Return the commit checked out at root, or None where root is no git checkout."""
+    if not (root / ".git").exists():
+        return None
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "--verify", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.strip() or None
+
+
+def write_results(path: Path, results: Mapping[str, Any]) -> None:
+    """Write results.json as a whole or not at all; NaN and infinity are refused, not written.
+
+    Raises:
+      WorkdirError: the file cannot be written.
+    """
+    write_text(path, json.dumps(results, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 file through a temporary one beside it, so that no half file is ever left.
+
+    Raises:
+      WorkdirError: the file cannot be written.
+    """
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        # mkstemp makes private files; results are for sharing, under the user's own mask.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise WorkdirError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def prepare_output(folder: str, flag: str = "--output") -> Path:
+    """Return the output folder, made and shown to be writable before any long work.
+
+    Raises:
+      WorkdirError: blank, a file, below a file, or not writable.
+    """
+    if not folder.strip():
+        raise WorkdirError(f"{flag} is blank; name a folder for the results")
+    path = Path(folder).absolute()
+    if os.path.isfile(path):
+        raise WorkdirError(f"{flag}={folder} is a file; name a folder for the results")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return path
+    except OSError as error:
+        raise WorkdirError(
+            f"{flag}={folder} is not writable ({error.strerror or error}); choose another folder"
+        ) from error

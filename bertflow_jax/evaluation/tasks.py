@@ -1,0 +1,131 @@
+"""Scoring of tasks through a function from sentences to vectors; nothing here knows an encoder."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertflow_jax.data.sts import StsTask
+from bertflow_jax.errors import InputError
+from bertflow_jax.evaluation.metrics import (
+    AGGREGATIONS,
+    Correlation,
+    aggregate,
+    check_finite,
+    cosine_similarity,
+)
+
+Embed = Callable[[list[str]], NDArray[Any]]
+"""list of N sentences -> float[N, D]."""
+
+PAPER_AGGREGATION = "wmean"
+
+
+class SentenceTable:
+    """Embeddings of distinct sentences, computed once; calling it looks sentences up.
+
+    A table is itself an `Embed`, so the rows of an evaluation share one pass of the encoder:
+    `raw = SentenceTable.build(tasks, encode)`, `flow = raw.map(flow.transform)`.
+
+    Attributes:
+      index: sentence -> row.
+      embeddings: float[U, D].
+    """
+
+    def __init__(self, index: dict[str, int], embeddings: NDArray[Any]):
+        if embeddings.ndim != 2 or len(embeddings) != len(index):
+            raise InputError(
+                f"embeddings of shape {embeddings.shape} for {len(index)} sentences; "
+                f"float[{len(index)}, D] is needed"
+            )
+        check_finite(embeddings)
+        self.index = index
+        self.embeddings = embeddings
+
+    @classmethod
+    def build(cls, tasks: Iterable[StsTask], embed: Embed) -> "SentenceTable":
+        """Embed the distinct sentences of all tasks in one call of `embed`."""
+        sentences = list(dict.fromkeys(text for task in tasks for text in task.sentences))
+        index = {text: row for row, text in enumerate(sentences)}
+        return cls(index, np.asarray(embed(sentences)))
+
+    def map(self, transform: Callable[[NDArray[Any]], NDArray[Any]]) -> "SentenceTable":
+        """Return the table of transform(embeddings), float[U, D] -> float[U, D']."""
+        return SentenceTable(self.index, np.asarray(transform(self.embeddings)))
+
+    def __call__(self, sentences: Sequence[str]) -> NDArray[Any]:
+        """Return float[N, D], one row a sentence, repeats allowed."""
+        return self.embeddings[[self.index[text] for text in sentences]]
+
+
+def task_similarities(task: StsTask, embed: Embed) -> dict[str, NDArray[np.float64]]:
+    """Return the cosine of every scored pair, subset -> float64[n_k], embedding each text once."""
+    table = embed if isinstance(embed, SentenceTable) else SentenceTable.build([task], embed)
+    return {
+        name: cosine_similarity(table(pairs.sentences1), table(pairs.sentences2))
+        for name, pairs in task.subsets.items()
+    }
+
+
+def evaluate_task(task: StsTask, embed: Embed) -> dict[str, Any]:
+    """Score one task.
+
+    Args:
+      task: its scored pairs.
+      embed: list of N sentences -> float[N, D].
+
+    Returns:
+      JSON-safe: `all`, `mean`, `wmean` -> {"spearman", "pearson"} x 100 (see
+      `metrics.aggregate`), `subsets` -> {name: {"spearman", "pearson", "pairs"}}, `pairs`.
+      An undefined score is None, with a "reason" beside it.
+
+    Raises:
+      InputError: embed gives another number of rows, or a NaN.
+    """
+    similarities = task_similarities(task, embed)
+    total, subsets = aggregate(
+        {name: (similarities[name], pairs.scores) for name, pairs in task.subsets.items()}
+    )
+    return {
+        **{name: _percent(score) for name, score in total.items()},
+        "subsets": {
+            name: {**_percent(score), "pairs": len(task.subsets[name])}
+            for name, score in subsets.items()
+        },
+        "pairs": task.pairs,
+    }
+
+
+def evaluate(tasks: Sequence[StsTask], rows: Mapping[str, Embed]) -> dict[str, dict[str, Any]]:
+    """Score every row (raw, flow, ...) on every task.
+
+    Returns:
+      row -> {task -> `evaluate_task`, "average": mean over the tasks of the wmean Spearman x 100,
+      or None with a "reason"}.
+    """
+    scored = {}
+    for row, embed in rows.items():
+        results = {task.name: evaluate_task(task, embed) for task in tasks}
+        average, reason = task_average(results, PAPER_AGGREGATION)
+        scored[row] = {**results, "average": average, **({"reason": reason} if reason else {})}
+    return scored
+
+
+def task_average(
+    results: Mapping[str, Mapping[str, Any]], aggregation: str
+) -> tuple[float | None, str]:
+    """Return the unweighted mean over tasks of one aggregation's Spearman, or (None, reason)."""
+    if aggregation not in AGGREGATIONS:
+        raise InputError(f"aggregation {aggregation!r}: must be one of {', '.join(AGGREGATIONS)}")
+    scores = {name: result[aggregation]["spearman"] for name, result in results.items()}
+    undefined = [name for name, score in scores.items() if score is None]
+    if undefined or not scores:
+        return None, f"no {aggregation} score of {', '.join(undefined) or 'any task'}"
+    return float(np.mean(list(scores.values()))), ""
+
+
+def _percent(score: Correlation) -> dict[str, Any]:
+    if score.spearman is None or score.pearson is None:
+        return {"spearman": None, "pearson": None, "reason": score.reason}
+    return {"spearman": 100 * score.spearman, "pearson": 100 * score.pearson}

@@ -1,0 +1,1 @@
+"""The invertible flow: distrax bijectors assembled by a Flax module."""

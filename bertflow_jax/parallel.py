@@ -1,0 +1,44 @@
+"""Devices, meshes and compilation: the only file that knows how many devices there are.
+
+A training function is pure and says nothing of devices. `compile_run_steps` compiles it with jit
+over a one-axis mesh: parameters and embeddings are replicated, the batch is split, and the mean
+over the batch makes XLA insert the all-reduce. One device is the same path.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+DATA_AXIS = "data"
+
+
+def data_mesh(batch_size: int) -> Mesh:
+    """Return a one-axis mesh over the most local devices that divide the batch evenly."""
+    devices = jax.local_devices()
+    count = max(n for n in range(1, len(devices) + 1) if batch_size % n == 0)
+    return Mesh(np.asarray(devices[:count]), (DATA_AXIS,))
+
+
+def compile_run_steps(
+    run_steps: Callable[..., Any], mesh: Mesh
+) -> Callable[[Any, Any, Any, int], Any]:
+    """Compile `bertflow_jax.training.steps.make_run_steps`'s function over a mesh.
+
+    Arguments are (state, embeddings float32[U, D], rows int32[K, B, S], count); rows are split
+    along B, everything else is replicated. The result is replicated.
+    """
+    replicated = NamedSharding(mesh, PartitionSpec())
+    split_batch = NamedSharding(mesh, PartitionSpec(None, DATA_AXIS, None))
+    return jax.jit(
+        run_steps,
+        in_shardings=(replicated, replicated, split_batch, replicated),
+        out_shardings=replicated,
+    )
+
+
+def replicate(tree: Any, mesh: Mesh) -> Any:
+    """Put every array of a pytree on all devices of the mesh."""
+    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))

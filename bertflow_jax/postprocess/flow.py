@@ -1,0 +1,205 @@
+"""`Flow`: the method on any embeddings, without BERT."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import flax.traverse_util
+import jax
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from bertflow_jax.config import Config, FlowConfig, TrainConfig
+from bertflow_jax.errors import BertFlowError, CheckpointError, ConfigError, DataNotFoundError
+from bertflow_jax.flow import glow
+from bertflow_jax.training.fit import check_embeddings, initial_state, prepare_data
+from bertflow_jax.training.loop import run_fit
+
+_ARRAYS_FILE, _CONFIG_FILE = "flow.safetensors", "flow_config.json"
+_ROWS = 1024  # rows of one device call; shorter inputs are padded to a power of two
+
+
+class Flow:
+    """A normalizing flow that maps embeddings to N(0, I); forward means embedding -> latent.
+
+    Attributes:
+      config: shape of the flow.
+      seed: of the parameters, the order of the rows and dropout.
+      train: how it is fitted.
+      variables: the fitted parameters, None before `fit`.
+      features: D, None before `fit`.
+    """
+
+    def __init__(
+        self,
+        config: FlowConfig | None = None,
+        seed: int = 0,
+        train: TrainConfig | None = None,
+    ):
+        """Make an unfitted flow; the defaults are the released ones.
+
+        Raises:
+          ConfigError: a field has an impossible value.
+        """
+        self.config = config or FlowConfig()
+        self.seed = seed
+        self.train = train or TrainConfig()
+        Config(seed=seed, flow=self.config, train=self.train).validate()
+        self.variables: dict[str, Any] | None = None
+        self.features: int | None = None
+        self._compiled: dict[str, Callable[..., Any]] = {}
+
+    @classmethod
+    def from_variables(
+        cls, config: FlowConfig, variables: dict[str, Any], features: int, seed: int = 0
+    ) -> "Flow":
+        """Return a flow with these parameters (of `bertflow_jax.flow.glow.init_variables`)."""
+        flow = cls(config, seed)
+        flow.variables, flow.features = variables, features
+        return flow
+
+    def fit(self, embeddings: np.ndarray, *, progress: bool = False) -> "Flow":
+        """Fit the flow to embeddings by maximum likelihood and return it.
+
+        Args:
+          embeddings: float[N, D], finite, at least two different rows.
+          progress: show a progress bar.
+
+        Raises:
+          InputError: embeddings of a wrong shape or not finite.
+          ConfigError: D is too small for the levels.
+          TrainingError: all rows are equal, or the loss stopped being finite.
+        """
+        config = Config(seed=self.seed, flow=self.config, train=self.train)
+        rows = np.arange(len(np.asarray(embeddings)), dtype=np.int32)[:, None]
+        data = prepare_data(embeddings, rows, held_out=0.0, seed=self.seed)
+        result = run_fit(config, data, initial_state(config, data), progress=progress)
+        self.variables, self.features = result.state.variables, data.features
+        self._compiled.clear()
+        return self
+
+    def transform(self, embeddings: np.ndarray) -> np.ndarray:
+        """Map embeddings float[N, D] to latents float32[N, D]."""
+        return self._apply("forward", embeddings)
+
+    def inverse_transform(self, latents: np.ndarray) -> np.ndarray:
+        """Map latents float[N, D] back to embeddings float32[N, D]."""
+        return self._apply("inverse", latents)
+
+    def log_prob(self, embeddings: np.ndarray) -> np.ndarray:
+        """Return the log-density of embeddings float[N, D], float32[N] in nats."""
+        return self._apply("log_prob", embeddings)
+
+    def sample(self, key: jax.Array, n: int) -> np.ndarray:
+        """Draw n embeddings from the fitted density, float32[n, D].
+
+        Args:
+          key: a JAX random key.
+          n: number of rows.
+        """
+        variables, features = self._fitted()
+        latents = jax.random.normal(key, (n, features))
+        return np.asarray(glow.bijector(self.config, variables, features).inverse(latents))
+
+    @property
+    def distribution(self) -> Any:
+        """The density over embeddings, a `distrax.Transformed`."""
+        variables, features = self._fitted()
+        return glow.distribution(self.config, variables, features)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted flow into a folder (safetensors and JSON, no pickle)."""
+        variables, features = self._fitted()
+        folder = Path(folder).expanduser()
+        folder.mkdir(parents=True, exist_ok=True)
+        flat = flax.traverse_util.flatten_dict(variables, sep="/")
+        save_file(
+            {name: np.ascontiguousarray(leaf) for name, leaf in flat.items()},
+            folder / _ARRAYS_FILE,
+        )
+        described = {
+            "features": features,
+            "seed": self.seed,
+            "flow": dataclasses.asdict(self.config),
+            "train": dataclasses.asdict(self.train),
+        }
+        (folder / _CONFIG_FILE).write_text(json.dumps(described, indent=2) + "\n", "utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Flow":
+        """Read a flow written by `save`.
+
+        Raises:
+          DataNotFoundError: the folder or one of its two files is missing.
+          CheckpointError: a file is damaged, or the arrays do not fit the config.
+        """
+        folder = Path(folder).expanduser()
+        for name in (_CONFIG_FILE, _ARRAYS_FILE):
+            if not (folder / name).is_file():
+                raise DataNotFoundError(f"{folder / name} not found: not a saved flow")
+        try:
+            described = json.loads((folder / _CONFIG_FILE).read_text("utf-8"))
+            flow = cls(
+                FlowConfig(**described["flow"]),
+                described["seed"],
+                TrainConfig(**described["train"]),
+            )
+            features = described["features"]
+            expected = jax.eval_shape(lambda: glow.init_variables(flow.config, features, 0))
+            flat = load_file(folder / _ARRAYS_FILE)
+        except (ValueError, KeyError, TypeError, SafetensorError) as error:
+            if isinstance(error, ConfigError):
+                raise
+            raise CheckpointError(f"{folder}: not a readable flow ({error})") from error
+        shapes = flax.traverse_util.flatten_dict(expected, sep="/")
+        for name in sorted(set(shapes) ^ set(flat)):
+            state = "missing" if name in shapes else "unexpected"
+            raise CheckpointError(f"{folder / _ARRAYS_FILE}: {state} array {name!r}")
+        for name, leaf in flat.items():
+            if leaf.shape != shapes[name].shape:
+                raise CheckpointError(
+                    f"{folder / _ARRAYS_FILE}: {name!r} has shape {leaf.shape}, "
+                    f"the config says {shapes[name].shape}"
+                )
+        flow.variables = flax.traverse_util.unflatten_dict(flat, sep="/")
+        flow.features = features
+        return flow
+
+    def _fitted(self) -> tuple[dict[str, Any], int]:
+        if self.variables is None or self.features is None:
+            raise BertFlowError("this flow is not fitted yet: call fit(embeddings) or Flow.load")
+        return self.variables, self.features
+
+    def _apply(self, what: str, rows: np.ndarray) -> np.ndarray:
+        """Run a compiled function over rows in calls of a few fixed shapes."""
+        variables, features = self._fitted()
+        rows = check_embeddings(rows, features)
+        if what not in self._compiled:
+            self._compiled[what] = jax.jit(functools.partial(_FUNCTIONS[what], self.config))
+        parts = []
+        for start in range(0, max(len(rows), 1), _ROWS):
+            part = rows[start : start + _ROWS]
+            size = min(_ROWS, 1 << max(0, len(part) - 1).bit_length())
+            padded = np.zeros((size, features), np.float32)
+            padded[: len(part)] = part
+            parts.append(np.asarray(self._compiled[what](variables, padded))[: len(part)])
+        return np.concatenate(parts)
+
+
+def _forward(config: FlowConfig, variables: Any, x: jax.Array) -> jax.Array:
+    return glow.bijector(config, variables, x.shape[-1]).forward(x)
+
+
+def _inverse(config: FlowConfig, variables: Any, z: jax.Array) -> jax.Array:
+    return glow.bijector(config, variables, z.shape[-1]).inverse(z)
+
+
+def _log_prob(config: FlowConfig, variables: Any, x: jax.Array) -> jax.Array:
+    return glow.distribution(config, variables, x.shape[-1]).log_prob(x)
+
+
+_FUNCTIONS = {"forward": _forward, "inverse": _inverse, "log_prob": _log_prob}

@@ -1,0 +1,1 @@
+"""Losses, optimiser, pure steps and the loop."""

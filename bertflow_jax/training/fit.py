@@ -1,0 +1,163 @@
+"""What a fit starts from: the rows, the plan, the first state."""
+
+import dataclasses
+import logging
+
+import jax.numpy as jnp
+import numpy as np
+
+from bertflow_jax.config import Config, TrainConfig
+from bertflow_jax.errors import InputError, TrainingError
+from bertflow_jax.flow.actnorm import CONSTANT_SHARE
+from bertflow_jax.flow.glow import fit_variables, init_variables
+from bertflow_jax.training.optimizer import make_optimizer
+from bertflow_jax.training.order import ExampleOrder
+from bertflow_jax.training.steps import FitState
+
+_log = logging.getLogger(__name__)
+_ROUNDING = 1e-6  # float32 rounding of a constant c leaves a deviation of up to about 1e-7 |c|
+
+
+@dataclasses.dataclass(frozen=True)
+class FitData:
+    """Embeddings and the examples made of them.
+
+    Attributes:
+      embeddings: float32[U, D], one row a distinct sentence.
+      rows: int32[N, S], the examples fitted on; S is 1 (sentences) or 2 (pairs).
+      held_out: int32[M, S], the examples kept out; M may be 0.
+      constant_dims: the dimensions that did not vary and were given noise.
+    """
+
+    embeddings: np.ndarray
+    rows: np.ndarray
+    held_out: np.ndarray
+    constant_dims: tuple[int, ...] = ()
+
+    @property
+    def features(self) -> int:
+        """D."""
+        return self.embeddings.shape[1]
+
+
+def check_embeddings(embeddings: np.ndarray, features: int | None = None) -> np.ndarray:
+    """Return float32[N, D], or raise InputError for another shape, kind or a non-finite row."""
+    array = np.asarray(embeddings)
+    if array.ndim != 2 or array.dtype.kind not in "fiu":
+        raise InputError(
+            f"embeddings must be a numeric array of shape [N, D], not {array.dtype}"
+            f"{list(array.shape)}"
+        )
+    if features is not None and array.shape[1] != features:
+        raise InputError(
+            f"embeddings have {array.shape[1]} dimensions, the fitted flow has {features}"
+        )
+    array = array.astype(np.float32)
+    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+    if bad.size:
+        raise InputError(f"embedding row {bad[0]} is not finite ({bad.size} such row(s))")
+    return array
+
+
+def spread_constant_dimensions(
+    embeddings: np.ndarray, seed: int
+) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Give dimensions that do not vary the spread of an ordinary one.
+
+    A constant dimension has no density: its likelihood grows without bound as the flow scales it
+    up, and so does its gain on unseen rows. Where the deviation is rounding alone, or below
+    `CONSTANT_SHARE` of the median one, N(0, median^2) is added once; the fit then sees an ordinary
+    independent dimension and keeps an ordinary gain there. Only the fit sees the noise.
+
+    Args:
+      embeddings: float32[N, D].
+      seed: of the noise.
+
+    Returns:
+      float32[N, D] and the constant dimensions.
+
+    Raises:
+      TrainingError: no dimension varies.
+    """
+    std = np.std(embeddings, axis=0, dtype=np.float64)
+    rounding = _ROUNDING * np.abs(np.mean(embeddings, axis=0, dtype=np.float64))
+    varying = std > rounding
+    if not varying.any():
+        raise TrainingError(
+            f"all {len(embeddings)} embeddings are equal: a flow needs rows that differ"
+        )
+    typical = float(np.median(std[varying]))
+    constant = np.flatnonzero(std <= np.maximum(rounding, CONSTANT_SHARE * typical))
+    if constant.size == 0:
+        return embeddings, ()
+    _log.info("%d constant dimension(s) get noise of deviation %.3g", constant.size, typical)
+    noise = np.random.default_rng([seed, 1]).normal(0.0, typical, (len(embeddings), constant.size))
+    spread = embeddings.copy()
+    spread[:, constant] += noise.astype(np.float32)
+    return spread, tuple(int(c) for c in constant)
+
+
+def prepare_data(
+    embeddings: np.ndarray, rows: np.ndarray, *, held_out: float, seed: int
+) -> FitData:
+    """Check the embeddings, spread constant dimensions and set examples aside.
+
+    Args:
+      embeddings: float[U, D].
+      rows: int32[N, S].
+      held_out: share of the N examples to keep out of the fit.
+      seed: of the noise and of the choice.
+
+    Raises:
+      InputError: embeddings of a wrong shape, or not finite.
+      TrainingError: fewer than two rows, or all rows equal.
+    """
+    embeddings = check_embeddings(embeddings)
+    if len(embeddings) < 2:
+        raise TrainingError(
+            f"a flow needs at least two different sentences to fit on, got {len(embeddings)}"
+        )
+    spread, constant = spread_constant_dimensions(embeddings, seed)
+    kept_out = round(held_out * len(rows))
+    shuffled = np.random.default_rng([seed, 2]).permutation(len(rows))
+    return FitData(spread, rows[shuffled[kept_out:]], rows[shuffled[:kept_out]], constant)
+
+
+def example_order(train: TrainConfig, data: FitData, seed: int) -> ExampleOrder:
+    """Return the order of the examples; a batch is never larger than the data."""
+    batch = min(train.batch_size, len(data.rows))
+    if batch < train.batch_size:
+        _log.warning("train.batch_size=%d is cut to the %d examples", train.batch_size, batch)
+    return ExampleOrder(len(data.rows), batch, seed)
+
+
+def planned_steps(train: TrainConfig, order: ExampleOrder) -> int:
+    """Return the steps of the whole fit."""
+    return train.steps or order.steps_for(train.epochs)
+
+
+def initial_state(config: Config, data: FitData) -> FitState:
+    """Return the state before the first step, ActNorms initialised as the config says.
+
+    Raises:
+      ConfigError: the embeddings have too few dimensions for the flow's levels.
+    """
+    variables = init_variables(config.flow, data.features, config.seed)
+    if config.flow.actnorm_init == "data":
+        first = init_sentences(config, data)
+        variables = fit_variables(config.flow, variables, jnp.asarray(data.embeddings[first]))
+    opt_state = make_optimizer(config.train).init(variables["params"])
+    return FitState(jnp.zeros((), jnp.int32), variables, opt_state)
+
+
+def init_sentences(config: Config, data: FitData) -> np.ndarray:
+    """Return the rows of the embeddings that the data-dependent initialisation looks at, int[R].
+
+    The sentences of the first batch, or the first `train.init_rows` sentences in the fit's order.
+    """
+    order = example_order(config.train, data, config.seed)
+    per_example = data.rows.shape[1]
+    wanted = config.train.init_rows or max(2, order.batch_size * per_example)
+    batches = -(-wanted // (order.batch_size * per_example))
+    sentences = data.rows[order.batches(0, batches)].reshape(-1)
+    return sentences[: min(wanted, len(data.rows) * per_example)]

@@ -1,0 +1,202 @@
+"""One experiment from config to checkpoint: what `train.py` runs."""
+
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from bertflow_jax.checkpoint import CheckpointStore, Records
+from bertflow_jax.config import Config
+from bertflow_jax.data.embedding_cache import embed_cached
+from bertflow_jax.data.text import TextCorpus, load_text
+from bertflow_jax.embed import SentenceEncoder
+from bertflow_jax.errors import CheckpointError, ConfigError, WorkdirError
+from bertflow_jax.training.fit import FitData, init_sentences, initial_state, prepare_data
+from bertflow_jax.training.loop import FitResult, run_fit
+from bertflow_jax.training.metrics import MetricsWriter
+from bertflow_jax.training.steps import FitState
+
+_log = logging.getLogger(__name__)
+# What may differ from the checkpoint on --resume: how long, and how often to log and save. The
+# cache folder only says where embeddings are kept.
+_MAY_DIFFER = {
+    "train.steps",
+    "train.epochs",
+    "train.log_every",
+    "train.eval_every",
+    "train.tensorboard",
+    "checkpoint.every",
+    "checkpoint.keep",
+    "cache_dir",
+}
+
+
+def train(
+    config: Config,
+    workdir: str | Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool = False,
+) -> FitResult:
+    """Fit a flow on the text of a config and leave checkpoints and metrics in a workdir.
+
+    Args:
+      config: the experiment.
+      workdir: folder of checkpoints/, metrics.jsonl and tensorboard/.
+      resume: go on from the newest good checkpoint.
+      overwrite: delete what is in the workdir first.
+      progress: show progress bars.
+
+    Raises:
+      BertFlowError: anything the caller can mend; see `bertflow_jax.errors`.
+    """
+    config.validate()
+    folder = prepare_workdir(workdir, resume=resume, overwrite=overwrite)
+    corpus = load_text(config.data)
+    encoder = load_encoder(config)
+    identity = encoder.identity()
+    store = CheckpointStore(folder, keep=config.checkpoint.keep)
+    resumed = _check_resume(store, config, identity, corpus) if resume else None
+    data = embed_corpus(config, encoder, corpus, progress=progress)
+    state, init_rows = _first_state(config, data, store, resumed)
+
+    def save(state: FitState) -> None:
+        state_record = {
+            "step": int(state.step),
+            "features": data.features,
+            "actnorm_init": {"mode": config.flow.actnorm_init, "rows": init_rows},
+            "constant_dims": list(data.constant_dims),
+        }
+        records = Records(state_record, config.to_dict(), identity, corpus.manifest)
+        store.save({"flow": state.variables, "optimizer": state.opt_state}, records)
+
+    with MetricsWriter(
+        folder, tensorboard=config.train.tensorboard, resume_step=int(state.step)
+    ) as sink:
+        return run_fit(config, data, state, sink=sink, save=save, progress=progress)
+
+
+def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Path:
+    """Return the absolute workdir, made if missing, emptied if asked.
+
+    Raises:
+      ConfigError: both flags are given.
+      WorkdirError: no name, a file, not writable, or not empty and neither flag given.
+    """
+    if resume and overwrite:
+        raise ConfigError("--resume and --overwrite exclude each other: give one")
+    if not str(workdir).strip():
+        raise WorkdirError("--workdir is empty: name a folder")
+    folder = Path(workdir).expanduser().absolute()
+    if folder.exists() and not folder.is_dir():
+        raise WorkdirError(f"--workdir {folder} is a file: name a folder")
+    if folder.is_dir() and any(folder.iterdir()):
+        if overwrite:
+            shutil.rmtree(folder)
+        elif not resume:
+            raise WorkdirError(
+                f"--workdir {folder} is not empty: give --resume to go on with the run in it, "
+                "--overwrite to delete it, or another folder"
+            )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise WorkdirError(f"--workdir {folder} cannot be written: {error}") from error
+    return folder
+
+
+def load_encoder(config: Config) -> SentenceEncoder:
+    """Return the frozen encoder a config names."""
+    return SentenceEncoder.from_pretrained(
+        config.encoder.path,
+        pooling=config.encoder.pooling or None,
+        max_length=config.encoder.max_length or None,
+        dtype=config.encoder.dtype,
+    )
+
+
+def embed_corpus(
+    config: Config, encoder: SentenceEncoder, corpus: TextCorpus, *, progress: bool = False
+) -> FitData:
+    """Embed every distinct sentence of a corpus once (or take it from the cache)."""
+    numbers: dict[str, int] = {}
+    rows = [[numbers.setdefault(text, len(numbers)) for text in ex] for ex in corpus.examples]
+    embeddings = embed_cached(
+        lambda texts: encoder.encode(
+            list(texts), batch_size=config.encoder.batch_size, show_progress=progress
+        ),
+        encoder.identity(),
+        list(numbers),
+        config.cache_dir,
+    )
+    return prepare_data(
+        embeddings, np.asarray(rows, np.int32), held_out=config.data.held_out, seed=config.seed
+    )
+
+
+def _check_resume(
+    store: CheckpointStore, config: Config, identity: dict[str, Any], corpus: TextCorpus
+) -> int:
+    """Return the newest good step after comparing it with what is asked for now."""
+    step, records = store.newest_good(lambda s: (s, store.records(s)))
+    differences = [
+        f"{name}: {old!r} in the checkpoint, {new!r} now"
+        for name, old, new in _differences(records.config, config.to_dict())
+        if name not in _MAY_DIFFER
+    ]
+    if differences:
+        raise ConfigError(
+            f"--resume: the config differs from checkpoint {step} of {store.folder}: "
+            + "; ".join(differences)
+        )
+    check_same("encoder", records.encoder, identity, store.folder / str(step))
+    check_same("text", records.manifest, corpus.manifest, store.folder / str(step))
+    return step
+
+
+def check_same(what: str, stored: dict[str, Any], found: dict[str, Any], where: Path) -> None:
+    """Raise CheckpointError that lists how an identity differs from the stored one."""
+    # Where files lie is no part of what they are.
+    differences = [d for d in _differences(stored, found) if d[0] not in ("path", "source")]
+    if differences:
+        raise CheckpointError(
+            f"{where} belongs to another {what}: "
+            + "; ".join(f"{name} was {old!r}, is {new!r}" for name, old, new in differences)
+        )
+
+
+def _differences(old: Any, new: Any, name: str = "") -> list[tuple[str, Any, Any]]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        found = []
+        for key in sorted(set(old) | set(new)):
+            inner = f"{name}.{key}" if name else str(key)
+            found += _differences(old.get(key), new.get(key), inner)
+        return found
+    return [] if old == new else [(name, old, new)]
+
+
+def _first_state(
+    config: Config, data: FitData, store: CheckpointStore, resumed: int | None
+) -> tuple[FitState, int]:
+    """Return the state to start from and the rows its ActNorms were initialised on."""
+    if resumed is None:
+        rows = len(init_sentences(config, data)) if config.flow.actnorm_init == "data" else 0
+        return initial_state(config, data), rows
+    abstract = jax.eval_shape(lambda: initial_state(config, data))
+
+    def load(step: int) -> tuple[dict[str, Any], Records]:
+        wanted = {"flow": abstract.variables, "optimizer": abstract.opt_state}
+        return store.arrays(step, wanted), store.records(step)
+
+    arrays, records = store.newest_good(load)
+    step = records.state["step"]
+    _log.info("resumed from step %d", step)
+    state = FitState(jax.numpy.asarray(step, jax.numpy.int32), arrays["flow"], arrays["optimizer"])
+    return state, records.state["actnorm_init"]["rows"]

@@ -1,0 +1,242 @@
+"""evaluate.py from flags to files. Each test names the bug it catches."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bertflow_jax import cli
+from bertflow_jax.errors import BertFlowError, ConfigError, DataNotFoundError, WorkdirError
+from bertflow_jax.evaluation import run
+from bertflow_jax.evaluation.run import EvalOptions, run_evaluation
+
+ROOT = Path(__file__).parents[2]
+
+
+def evaluate_py(*args, cwd):
+    return subprocess.run(
+        [sys.executable, str(ROOT / "evaluate.py"), *args],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+
+
+class AngleEncoder:
+    """Places a sentence, whose text is a cosine, at that cosine from the sentence "1"."""
+
+    def encode(self, sentences):
+        cosines = np.array([float(text) for text in sentences])
+        return np.stack([cosines, np.sqrt(1 - cosines**2)], axis=1)
+
+    def identity(self):
+        return {"pooling": "none"}
+
+
+@pytest.fixture
+def data_dir(tmp_path):
+    """STS-B with three pairs (Spearman 50) and SICK with two (Spearman -100)."""
+    root = tmp_path / "data"
+    (root / "STSBenchmark").mkdir(parents=True)
+    (root / "SICK").mkdir()
+    pairs = [(0.1, 0), (0.5, 3), (0.9, 2)]
+    rows = "".join(f"g\tf\ty\ti\t{gold}\t1\t{cosine}\n" for cosine, gold in pairs)
+    (root / "STSBenchmark" / "sts-test.csv").write_text(rows)
+    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+    sick = header + "1\t1\t0.2\t4\tX\n2\t1\t0.8\t3\tX\n"
+    (root / "SICK" / "SICK_test_annotated.txt").write_text(sick)
+    return str(root)
+
+
+@pytest.fixture
+def angles(monkeypatch):
+    monkeypatch.setattr(run, "_load_encoder", lambda options: AngleEncoder())
+
+
+def options(data_dir, tmp_path, /, **fields):
+    defaults = {"data_dir": data_dir, "encoder": "angles", "tasks": ("sickr", "stsb")}
+    return EvalOptions(**{**defaults, "output": str(tmp_path / "out"), **fields})
+
+
+def test_an_encoder_is_scored_and_everything_written(data_dir, tmp_path, angles, capsys):
+    # Bug: scores, file and table disagree, or something is written elsewhere.
+    figure = tmp_path / "pictures" / "effect.svg"
+    run_evaluation(options(data_dir, tmp_path, figure=str(figure)))
+    found = json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))
+    assert list(found["rows"]) == ["raw"]
+    assert found["model"] == {"encoder": {"path": "angles", "pooling": "none"}, "flow": None}
+    assert found["rows"]["raw"]["stsb"]["all"]["spearman"] == pytest.approx(50)
+    assert found["rows"]["raw"]["sickr"]["all"]["spearman"] == pytest.approx(-100)
+    assert found["rows"]["raw"]["average"] == pytest.approx(-25)
+    table = capsys.readouterr().out.splitlines()
+    assert table[1].split() == ["STS-B", "SICK-R", "Avg"]
+    assert table[2].split() == ["raw", "50.00", "-100.00", "-25.00"]
+    assert sorted(os.listdir(tmp_path / "out")) == ["report.html", "results.json"]
+    assert figure.is_file()
+    assert sorted(os.listdir(tmp_path)) == ["data", "out", "pictures"]
+
+
+def test_results_are_written_before_anything_is_drawn(data_dir, tmp_path, angles, monkeypatch):
+    # Bug: a plotting failure loses the scores.
+    def fail(*args):
+        raise RuntimeError("drawing failed")
+
+    monkeypatch.setattr(run, "plot_rows", fail)
+    with pytest.raises(RuntimeError, match="drawing failed"):
+        run_evaluation(options(data_dir, tmp_path))
+    assert json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))["rows"]
+
+
+def test_without_report_only_the_scores_are_written(data_dir, tmp_path, angles):
+    # Bug: --noreport ignored.
+    run_evaluation(options(data_dir, tmp_path, report=False, splits=("test",)))
+    assert os.listdir(tmp_path / "out") == ["results.json"]
+
+
+CONFLICTS = [
+    ({"encoder": None}, ConfigError, "either --workdir=DIR"),
+    ({"workdir": "."}, ConfigError, "either --workdir=DIR"),
+    ({"encoder": " "}, ConfigError, "--encoder is blank"),
+    ({"step": 3}, ConfigError, "--step"),
+    ({"max_length": 2}, ConfigError, "--max_length=2"),
+    ({"tasks": ("sts11",)}, ConfigError, "--tasks: unknown sts11; known are stsb"),
+    ({"tasks": ("stsb", "stsb")}, ConfigError, "named twice"),
+    ({"data_dir": None}, ConfigError, "--tasks=sickr,stsb needs --data_dir"),
+    ({"data_dir": "missing"}, DataNotFoundError, "missing: no such folder"),
+    ({"tasks": ("sts12",)}, DataNotFoundError, "no data of sts12"),
+    ({"tasks": ()}, DataNotFoundError, "no data of sts12"),
+    ({"output": ""}, WorkdirError, "--output is blank"),
+    ({"output": "data/SICK/SICK_test_annotated.txt"}, WorkdirError, "is a file"),
+    ({"figure": "x.xyz"}, ConfigError, "'.xyz'"),
+    ({"encoder": None, "workdir": "missing"}, DataNotFoundError, "--workdir=missing"),
+    ({"encoder": None, "workdir": ""}, DataNotFoundError, "--workdir="),
+    ({"encoder": None, "workdir": "data"}, DataNotFoundError, "no checkpoints/"),
+    ({"encoder": None, "workdir": "data", "pooling": "cls"}, ConfigError, "--pooling goes with"),
+]
+
+
+@pytest.mark.parametrize(("fields", "kind", "message"), CONFLICTS)
+def test_mistakes_are_found_before_a_model_is_loaded(
+    data_dir, tmp_path, monkeypatch, fields, kind, message
+):
+    # Bug: found after minutes of loading and encoding, or a random flow scored.
+    monkeypatch.setattr(run, "_embed", lambda *args: pytest.fail("a model was loaded"))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(kind) as caught:
+        run_evaluation(options(data_dir, tmp_path, **fields))
+    assert message in str(caught.value)
+    assert isinstance(caught.value, BertFlowError)
+
+
+def test_missing_matplotlib_is_told_at_the_start(data_dir, tmp_path, monkeypatch):
+    # Bug: ImportError after the scores.
+    monkeypatch.setattr(run.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install matplotlib.*--noreport"):
+        run_evaluation(options(data_dir, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("fields", "folder"),
+    [
+        ({"encoder": "org/name-v2", "pooling": "first_last"}, "runs/eval-name-v2-first_last"),
+        ({"encoder": "mini_bert"}, "runs/eval-mini_bert"),
+        ({"encoder": "./a b/c d/"}, "runs/eval-c-d"),
+        ({"encoder": None, "workdir": "runs/x"}, str(Path("runs/x/eval"))),
+        ({"encoder": "e", "output": "o"}, "o"),
+    ],
+)
+def test_default_output(fields, folder):
+    # Bug: results of two encoders or poolings in one folder.
+    assert run._output_folder(EvalOptions(**fields)) == folder
+
+
+def test_command_line_mistakes_exit_with_2_and_no_traceback(tmp_path):
+    # Bug: absl exits with 1 for an unknown flag; "--report False" is taken for True.
+    for arguments, message in [
+        (["--bad"], "Unknown command line flag 'bad'"),
+        (["--encoder=mini_bert", "--report", "False"], "unexpected argument 'False'"),
+        (["--workdir=missing"], "--workdir=missing: no such folder"),
+    ]:
+        answer = evaluate_py(*arguments, cwd=tmp_path)
+        assert answer.returncode == 2, answer.stderr
+        assert answer.stderr.startswith("error: "), answer.stderr
+        assert message in answer.stderr
+        assert "Traceback" not in answer.stderr
+        assert os.listdir(tmp_path) == []
+
+
+def test_help_is_no_failure(tmp_path):
+    # Bug: absl's --help exits with 1.
+    answer = evaluate_py("--help", cwd=tmp_path)
+    assert answer.returncode == 0
+    assert "--data_dir" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "text"),
+    [
+        (WorkdirError("the folder is full"), 2, "error: the folder is full\n"),
+        (DataNotFoundError("no file"), 2, "error: no file\n"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (None, 0, ""),
+    ],
+)
+def test_exit_codes(monkeypatch, capsys, raised, code, text):
+    # Bug: an error of ours with a traceback and exit code 1, or Ctrl-C that looks like success.
+    def main():
+        if raised is not None:
+            raise raised
+
+    monkeypatch.setattr(sys, "argv", ["program"])
+    with pytest.raises(SystemExit) as caught:
+        cli.run(main)
+    assert (caught.value.code, capsys.readouterr().err) == (code, text)
+
+
+CONFIG_PROGRAM = """
+from ml_collections import config_flags
+from bertflow_jax import cli
+config = config_flags.DEFINE_config_file("config")
+cli.run(lambda: print(config.value.seed))
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--config=good.py", "--config.seed=5"], 0, "5"),
+        (["--config=good.py", "--config.train.sed=5"], 2, "Field sed not found on dataclass"),
+        (["--config=good.py", "--config.seed=x"], 2, "--config.seed=x"),
+        (["--config=missing.py"], 2, "missing.py"),
+        (["--config=missing.py", "--config.seed=5"], 2, "missing.py"),
+    ],
+)
+def test_config_file_mistakes_exit_with_2(tmp_path, arguments, code, message):
+    # Bug: ml_collections tells an unknown field or a missing file with a traceback.
+    lines = ["from bertflow_jax.config import Config", "def get_config():", "    return Config()"]
+    (tmp_path / "good.py").write_text("\n".join(lines))
+    answer = subprocess.run(
+        [sys.executable, "-c", CONFIG_PROGRAM, *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert answer.returncode == code, answer.stderr
+    assert message in answer.stdout + answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_our_own_bugs_keep_their_traceback(monkeypatch):
+    # Bug: a KeyError of ours told to the user as a mistake of theirs.
+    def main():
+        raise KeyError("spam")
+
+    monkeypatch.setattr(sys, "argv", ["program"])
+    with pytest.raises(KeyError):
+        cli.run(main)

@@ -1,0 +1,128 @@
+"""Checkpoints: what comes back, what is kept, what happens to damaged ones."""
+
+import jax
+import numpy as np
+import pytest
+from reference_flows import max_difference
+
+from bertflow_jax.checkpoint import CheckpointStore, Records
+from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError
+
+ARRAYS = {
+    "flow": {"params": {"a": np.arange(6, dtype=np.float32).reshape(2, 3)}},
+    "optimizer": ({"m": np.ones(3, np.float32)}, np.asarray(4, np.int32)),
+}
+ABSTRACT = jax.eval_shape(lambda: ARRAYS)
+
+
+def _arrays(step):
+    return jax.tree.map(lambda leaf: leaf + leaf.dtype.type(step), ARRAYS)
+
+
+def _save(store, step):
+    store.save(_arrays(step), Records({"step": step}, {"seed": 1}, {"sha": "x"}, {"n": 2}))
+
+
+@pytest.fixture
+def store(tmp_path):
+    folder = tmp_path / "a run, größer"
+    store = CheckpointStore(folder, keep=3)
+    for step in (1, 2, 3, 4):
+        _save(store, step)
+    return store
+
+
+def test_everything_comes_back(store):
+    """Values, types, the tuple structure of an optimiser state, and every record."""
+    found = store.arrays(3, ABSTRACT)
+    assert max_difference(found, jax.tree.map(np.asarray, _arrays(3))) == 0.0
+    assert found["optimizer"][1].dtype == np.int32
+    records = store.records(3)
+    assert (records.config, records.encoder, records.manifest) == (
+        {"seed": 1},
+        {"sha": "x"},
+        {"n": 2},
+    )
+    assert records.state["step"] == 3
+
+
+def test_parameters_alone(store):
+    """Evaluation restores the flow without the optimiser's state."""
+    assert set(store.arrays(2, {"flow": ABSTRACT["flow"]})) == {"flow"}
+
+
+def test_newest_are_kept(store):
+    """keep=3: the oldest goes, after the new one is complete."""
+    assert store.steps() == [2, 3, 4]
+
+
+def test_a_step_saved_again_is_replaced(store):
+    """A resumed run may pass a step that an interrupted one already wrote."""
+    store.save(_arrays(10), Records({"step": 4}, {}, {}, {}))
+    found = store.arrays(4, {"flow": ABSTRACT["flow"]})
+    np.testing.assert_array_equal(found["flow"]["params"]["a"], ARRAYS["flow"]["params"]["a"] + 10)
+
+
+def _read(store):
+    return lambda step: (step, store.arrays(step, ABSTRACT), store.records(step))
+
+
+def _files(store, step, item):
+    return [p for p in sorted((store.folder / str(step) / item).rglob("*")) if p.is_file()]
+
+
+@pytest.mark.parametrize("item", ["flow", "optimizer", "state", "config"])
+@pytest.mark.parametrize("fault", ["truncate", "delete"])
+def test_a_damaged_newest_step_is_skipped(store, item, fault, caplog):
+    """The newest good step is used and the log says why; asked for by number it is an error."""
+    for path in _files(store, 4, item):
+        if fault == "delete":
+            path.unlink()
+        else:
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert store.newest_good(_read(store))[0] == 3
+    assert "4 is damaged" in caplog.text
+    with pytest.raises(CheckpointError, match=r"checkpoints/4 is damaged"):
+        store.newest_good(_read(store), step=4)
+
+
+def test_changed_numbers_are_noticed(store):
+    """A file swapped for that of another step reads well but is not what was saved."""
+    for mine, other in zip(_files(store, 4, "flow"), _files(store, 3, "flow"), strict=True):
+        assert mine.is_file()
+        mine.unlink()
+        other.rename(store.folder / "4" / "flow" / other.relative_to(store.folder / "3" / "flow"))
+    with pytest.raises(CheckpointError, match="damaged"):
+        store.newest_good(_read(store), step=4)
+
+
+def test_an_unfinished_step_does_not_count(store):
+    """What a killed save leaves behind under its temporary name is not a checkpoint."""
+    (store.folder / "9.orbax-checkpoint-tmp-123").mkdir()
+    assert store.steps() == [2, 3, 4]
+
+
+def test_nothing_there_and_everything_damaged(tmp_path, store):
+    """Each case says what it is and where."""
+    with pytest.raises(DataNotFoundError, match="no checkpoint in"):
+        CheckpointStore(tmp_path / "none").newest_good(lambda step: step)
+    with pytest.raises(DataNotFoundError, match=r"no checkpoint of step 7 .*\[2, 3, 4\]"):
+        store.newest_good(_read(store), step=7)
+    for step in store.steps():
+        for path in _files(store, step, "state"):
+            path.unlink()
+    with pytest.raises(CheckpointError, match="every checkpoint"):
+        store.newest_good(_read(store))
+
+
+def test_a_failed_save_is_an_error_and_keeps_the_older_ones(store, monkeypatch):
+    """Case C05: no silent loss when the disk is full."""
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("orbax.checkpoint.Checkpointer.save", full)
+    with pytest.raises(WorkdirError, match=r"checkpoints/5 could not be written.*No space left"):
+        _save(store, 5)
+    monkeypatch.undo()
+    assert store.newest_good(_read(store))[0] == 4

@@ -1,0 +1,200 @@
+"""The fit: preparation of the data, reproducibility, constant dimensions, non-finite losses."""
+
+import jax
+import numpy as np
+import pytest
+from reference_flows import max_difference
+
+from bertflow_jax.config import Config, FlowConfig, TrainConfig
+from bertflow_jax.errors import InputError, TrainingError
+from bertflow_jax.training.fit import (
+    init_sentences,
+    initial_state,
+    prepare_data,
+    spread_constant_dimensions,
+)
+from bertflow_jax.training.loop import run_fit
+from bertflow_jax.training.steps import FitState
+
+FLOW = FlowConfig(levels=2, depth=1, width=4)
+
+
+def _embeddings(rows=60, dims=8, seed=0):
+    rng = np.random.default_rng(seed)
+    return (rng.normal(size=(rows, dims)) @ rng.normal(size=(dims, dims)) + 1.0).astype(np.float32)
+
+
+def _config(steps, flow=FLOW, **train):
+    fields = {"steps": steps, "batch_size": 8, "learning_rate": 1e-2, **train}
+    return Config(flow=flow, train=TrainConfig(**fields))
+
+
+def _data(held_out=0.0, pairs=True):
+    rows = np.arange(60, dtype=np.int32).reshape(30, 2) if pairs else np.arange(60)[:, None]
+    return prepare_data(_embeddings(), rows, held_out=held_out, seed=0)
+
+
+class Recorder:
+    """A sink that keeps what it is given."""
+
+    def __init__(self):
+        self.lines = []
+
+    def write(self, step, values):
+        self.lines.append((step, values))
+
+
+@pytest.fixture(scope="module")
+def straight():
+    """20 steps in one go, with the metrics of every step."""
+    config, data, sink = _config(20, log_every=1), _data(), Recorder()
+    result = run_fit(config, data, initial_state(config, data), sink=sink)
+    return result, sink.lines
+
+
+def test_same_seed_gives_the_same_bits(straight):
+    """Any dependence on time, threads or Python's hash seed would show here."""
+    config, data = _config(20), _data()
+    again = run_fit(config, data, initial_state(config, data)).state
+    assert max_difference(again, straight[0].state) == 0.0
+
+
+def test_another_seed_gives_other_parameters(straight):
+    """A seed that is not passed on would make seeds 0, 1, 2 one and the same run."""
+    config, data = _config(20), _data()
+    config.seed = 1
+    other = run_fit(config, data, initial_state(config, data)).state
+    assert max_difference(other.variables, straight[0].state.variables) > 1e-4
+
+
+def test_stopping_and_going_on_changes_nothing(straight):
+    """10 steps, a fresh process's state, 10 more: bit-identical to 20 steps, metrics too."""
+    data, sink = _data(), Recorder()
+    half = run_fit(_config(10), data, initial_state(_config(10), data)).state
+    copied = jax.tree.map(lambda leaf: np.array(leaf), half)
+    resumed = FitState(copied.step, copied.variables, copied.opt_state)
+    whole = run_fit(_config(20, log_every=1), data, resumed, sink=sink).state
+    assert max_difference(whole, straight[0].state) == 0.0
+    losses = [values["bits_per_dim"] for _, values in straight[1]]
+    assert [values["bits_per_dim"] for _, values in sink.lines] == losses[10:]
+
+
+def test_loss_falls_and_its_parts_add_up(straight):
+    """The two parts of bits/dim are reported apart and are those of the total."""
+    lines = straight[1]
+    assert [step for step, _ in lines] == list(range(1, 21))
+    losses = [values["bits_per_dim"] for _, values in lines]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 0.05
+    for _, values in lines:
+        parts = values["prior_bits_per_dim"] + values["log_det_bits_per_dim"]
+        assert values["bits_per_dim"] == pytest.approx(parts, abs=1e-5)
+
+
+def test_a_pair_counts_twice():
+    """The released objective adds the losses of a pair's sentences: twice the gradient."""
+    config = _config(1, log_every=1)
+    rows = np.asarray([[0, 1], [2, 3]] * 4, np.int32)
+    norms = []
+    for examples in (rows, rows.reshape(-1, 1)):
+        data, sink = prepare_data(_embeddings(), examples, held_out=0.0, seed=0), Recorder()
+        state = initial_state(_config(1), _data())
+        config.train.batch_size = len(examples)
+        run_fit(config, data, state, sink=sink)
+        norms.append(sink.lines[0][1]["grad_norm"])
+    assert norms[0] == pytest.approx(2 * norms[1], rel=1e-4)
+
+
+def test_held_out_examples_are_not_fitted_on():
+    """The held-out loss is that of rows no step has seen, and is reported."""
+    config, data, sink = _config(6), _data(held_out=0.2), Recorder()
+    assert len(data.held_out) == 6
+    assert not set(data.held_out.reshape(-1)) & set(data.rows.reshape(-1))
+    result = run_fit(config, data, initial_state(config, data), sink=sink)
+    assert sink.lines[-1][1]["held_out_bits_per_dim"] == result.held_out
+    assert np.isfinite(result.held_out)
+
+
+def test_fewer_examples_than_a_batch_still_train():
+    """Case R01: the only, partial batch must not be dropped."""
+    data = prepare_data(_embeddings(10), np.arange(10)[:, None], held_out=0.0, seed=0)
+    config = Config(flow=FLOW, train=TrainConfig(batch_size=32))
+    start = initial_state(config, data)
+    end = run_fit(config, data, start).state
+    assert int(end.step) == 1
+    assert max_difference(end.variables, start.variables) > 1e-5
+
+
+def test_initialisation_looks_at_the_rows_it_says():
+    """The data-dependent initialisation uses the first batch, or init_rows sentences."""
+    data = _data()
+    assert len(init_sentences(_config(1), data)) == 16
+    assert len(init_sentences(_config(1, init_rows=21), data)) == 21
+    first = init_sentences(_config(1), data)
+    actnorm = initial_state(_config(1), data).variables["params"]["level0_step0"]["actnorm"]
+    np.testing.assert_allclose(actnorm["bias"], -data.embeddings[first].mean(0), atol=1e-5)
+
+
+@pytest.mark.parametrize("permutation", ["reverse", "plu"])
+def test_a_constant_dimension_keeps_a_bounded_gain(permutation):
+    """Its likelihood is unbounded: without care the gain grows with every step."""
+    embeddings = _embeddings(200, 8)
+    embeddings[:, 3] = 0.25
+    flow = FlowConfig(levels=2, depth=2, width=4, permutation=permutation)
+    config = _config(600, flow, learning_rate=5e-3)
+    data = prepare_data(embeddings, np.arange(200)[:, None], held_out=0.0, seed=0)
+    assert data.constant_dims == (3,)
+    np.testing.assert_array_equal(np.delete(data.embeddings, 3, 1), np.delete(embeddings, 3, 1))
+    from bertflow_jax.flow import glow
+
+    state = run_fit(config, data, initial_state(config, data)).state
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.variables))
+    forward = glow.bijector(flow, state.variables, 8).forward
+    gain = np.abs(np.asarray(jax.vmap(jax.jacfwd(forward))(embeddings[:20])))
+    ordinary = np.median(gain.max(axis=(0, 1)))
+    assert gain[:, :, 3].max() < 20 * ordinary
+
+
+def test_what_counts_as_constant():
+    """Rounding noise on a constant counts; a small but real spread does not."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(0, 1, (500, 5)).astype(np.float32)
+    x[:, 1] = 7.0 + rng.normal(0, 3e-7, 500)
+    x[:, 2] *= 0.01
+    x[:, 4] = 0.0
+    spread, constant = spread_constant_dimensions(x, seed=0)
+    assert constant == (1, 4)
+    np.testing.assert_allclose(spread[:, [1, 4]].std(0), 1.0, atol=0.15)
+    np.testing.assert_array_equal(x[:, 4], 0.0)  # the caller's array is left alone
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "error", "words"),
+    [
+        (np.ones((5, 4), np.float32), TrainingError, "all 5 embeddings are equal"),
+        (np.ones((1, 4), np.float32), TrainingError, "at least two"),
+        (np.ones(4, np.float32), InputError, r"\[N, D\]"),
+        (np.full((3, 4), np.nan), InputError, "row 0 is not finite"),
+        (np.asarray([["a"] * 4] * 3), InputError, "numeric"),
+    ],
+)
+def test_unusable_embeddings_are_refused(embeddings, error, words):
+    """Equal rows, one row, wrong shapes and NaN never reach the optimiser."""
+    rows = np.arange(len(embeddings))[:, None]
+    with pytest.raises(error, match=words):
+        prepare_data(embeddings, rows, held_out=0.0, seed=0)
+
+
+def test_a_non_finite_loss_stops_and_is_not_saved():
+    """The error names the step, and no state after it reaches a checkpoint."""
+    data = _data()
+    data.embeddings[data.rows[-1]] = 3e38  # overflows in the prior of the step that sees it
+    config = _config(40)
+    config.checkpoint.every = 1
+    saved = []
+    start = initial_state(_config(40), _data())
+    with pytest.raises(TrainingError, match=r"not finite at step \d+") as caught:
+        run_fit(config, data, start, save=saved.append)
+    bad = int(str(caught.value).split("at step ")[1].split()[0])
+    assert [int(state.step) for state in saved] == list(range(1, bad))
+    for state in saved:
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.variables))

@@ -1,0 +1,36 @@
+"""Fit a BERT-flow: python train.py --config=configs/demo.py --workdir=runs/demo.
+
+Any field of the config is a flag: --config.train.steps=100 --config.encoder.pooling=first_last.
+"""
+
+from absl import flags
+from ml_collections import config_flags
+
+from bertflow_jax import cli
+from bertflow_jax.errors import ConfigError
+
+_CONFIG = config_flags.DEFINE_config_file("config", help_string="File of the experiment.")
+_WORKDIR = flags.DEFINE_string("workdir", "", "Folder of checkpoints and metrics.")
+_RESUME = flags.DEFINE_bool("resume", False, "Go on from the newest good checkpoint.")
+_OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete what is in the workdir first.")
+
+
+def main() -> None:
+    """Run one fit and print where it went."""
+    from bertflow_jax.training.run import train
+
+    if _CONFIG.value is None:
+        raise ConfigError("--config is missing: name a file, e.g. --config=configs/demo.py")
+    result = train(
+        _CONFIG.value,
+        _WORKDIR.value,
+        resume=_RESUME.value,
+        overwrite=_OVERWRITE.value,
+        progress=True,
+    )
+    held_out = "" if result.held_out is None else f", held-out {result.held_out:.4f} bits/dim"
+    print(f"step {int(result.state.step)}{held_out}: {_WORKDIR.value}")
+
+
+if __name__ == "__main__":
+    cli.run(main)
