@@ -5,6 +5,7 @@ with Ctrl-C. Anything else is a bug of ours and shows its traceback.
 """
 
 import logging
+import os
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -35,13 +36,20 @@ def _call(main: Callable[[], None]) -> int:
         return _report(str(error))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return 130
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Not sys.exit: JAX's threads may be inside a device call, and taking the interpreter down
+        # under them sometimes ends in a segmentation fault instead of this code.
+        os._exit(130)
     return 0
 
 
 def _parse(argv: list[str]) -> list[str]:
+    # absl would raise an unset verbosity to INFO, which lets JAX and matplotlib talk. Set first, so
+    # that the user's own wins.
+    quiet = f"--verbosity={absl.logging.WARNING}"
     try:
-        rest = flags.FLAGS(argv)[1:]
+        rest = flags.FLAGS([argv[0], quiet, *argv[1:]])[1:]
     except flags.Error as error:
         _refuse(str(error))
     except OSError as error:
@@ -59,9 +67,6 @@ def _parse(argv: list[str]) -> list[str]:
             f"unexpected argument {rest[0]!r}: every option is --name=value, and a switch is "
             "--name or --noname"
         )
-    # absl would raise an unset verbosity to INFO, which lets JAX and matplotlib talk.
-    if flags.FLAGS["verbosity"].using_default_value:
-        flags.FLAGS.verbosity = absl.logging.WARNING
     return argv
 
 

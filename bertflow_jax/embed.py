@@ -6,6 +6,7 @@ compiled function per shape.
 
 import collections
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -17,10 +18,13 @@ import numpy as np
 from tqdm import tqdm
 
 from bertflow_jax.data.tokens import TokenBatch, check_texts, make_batches
-from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES
+from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig
 from bertflow_jax.encoder.embedding import make_embed_fn, unit_length
+from bertflow_jax.encoder.pooling import PoolingSpec
 from bertflow_jax.encoder.pretrained import Encoder, load_encoder, save_encoder
 from bertflow_jax.errors import InputError
+
+EmbedFn = Callable[[Any, jax.Array, jax.Array], jax.Array]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,17 +173,29 @@ class SentenceEncoder:
         save_encoder(self.encoder, Path(folder).expanduser())
 
 
-def _embed_fn(
-    encoder: Encoder, postprocess: PostProcessor | None
-) -> Callable[[Any, jax.Array, jax.Array], jax.Array]:
-    dtype = COMPUTE_DTYPES[encoder.dtype]
-    pooled = make_embed_fn(encoder.config, encoder.pooling, dtype, encoder.normalize)
+def _embed_fn(encoder: Encoder, postprocess: PostProcessor | None) -> EmbedFn:
+    plain = _plain_embed_fn(
+        encoder.config, encoder.pooling, COMPUTE_DTYPES[encoder.dtype], encoder.normalize
+    )
+    if postprocess is None:
+        return plain
 
     def embed(params: Any, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
-        u = pooled(params["encoder"], input_ids, attention_mask)
-        if postprocess is None:
-            return u
+        u = plain(params, input_ids, attention_mask)
         return postprocess.transform(params[postprocess.name], u)
+
+    return embed
+
+
+# One function per architecture: jax.jit compiles it once for all encoders that share it.
+@functools.lru_cache(maxsize=64)
+def _plain_embed_fn(
+    config: BertConfig, pooling: PoolingSpec, dtype: Any, normalize: bool
+) -> EmbedFn:
+    pooled = make_embed_fn(config, pooling, dtype, normalize)
+
+    def embed(params: Any, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
+        return pooled(params["encoder"], input_ids, attention_mask)
 
     return embed
 

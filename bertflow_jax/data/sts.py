@@ -106,7 +106,7 @@ def load_task(
         return StsTask(name, {name: _scored(name, _everyday_rows())})
     if data_dir is None or not str(data_dir).strip():
         raise DataError(f"task {name} needs a data folder: give --data_dir (data_dir=...)")
-    folder = sts_files.task_folder(Path(data_dir), name)
+    folder = sts_files.task_folder(Path(data_dir).expanduser(), name)
     sts_files.check_splits(name, splits)
     if name in STS_YEARS:
         return _load_year(name, folder, smt, encoding)

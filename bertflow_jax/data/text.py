@@ -54,7 +54,7 @@ def load_text(config: DataConfig) -> TextCorpus:
     if config.path == "everyday":
         examples, details = _everyday(config)
     else:
-        path = Path(config.path)
+        path = Path(config.path).expanduser()
         if not os.path.exists(path):
             raise DataNotFoundError(f"data.path={config.path}: no such file or folder")
         kind = _format(path, config.format)

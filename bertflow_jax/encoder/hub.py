@@ -82,7 +82,10 @@ def _download(repo: str, revision: str | None) -> Path:
         raise DataNotFoundError(f"folder not found, and not a Hub id: {repo!r} ({error})") from None
     except errors.RevisionNotFoundError:
         raise DataNotFoundError(f"Hub id {repo!r} has no revision {revision!r}") from None
-    except errors.LocalEntryNotFoundError:
+    except errors.LocalEntryNotFoundError as error:
+        # Raised too when the Hub answered with an error and the cache has nothing.
+        if isinstance(error.__cause__, errors.HfHubHTTPError):
+            raise _refused(repo, error.__cause__.response.status_code) from None
         raise _not_cached(repo) from None
     except errors.HfHubHTTPError as error:
         raise _refused(repo, error.response.status_code) from None

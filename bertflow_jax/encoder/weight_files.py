@@ -159,8 +159,9 @@ def _read_bin(path: Path, start: bytes) -> Tensors:
         ) from error
     except (EOFError, RuntimeError) as error:
         raise _truncated(path, str(error).splitlines()[0]) from error
-    tensors = {name: _from_torch(value) for name, value in dict(state).items()}
-    return _only_arrays(path, tensors)
+    if not isinstance(state, Mapping):
+        raise WeightsError(f"{path} is not a plain state dict but a {type(state).__name__}")
+    return _only_arrays(path, {name: _from_torch(value) for name, value in state.items()})
 
 
 def _from_torch(value: object) -> object:

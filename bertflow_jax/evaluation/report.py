@@ -210,9 +210,10 @@ def _subsets(results: Mapping[str, Any]) -> list[str]:
         for subset, any_row in next(iter(rows.values()))[task]["subsets"].items():
             scores = {name: row[task]["subsets"][subset] for name, row in rows.items()}
             cells = [_cell(score["spearman"]) for score in scores.values()]
-            lines.append([f"{COLUMNS[task]} {subset}", str(any_row["pairs"]), *cells])
+            title = COLUMNS[task] if subset == task else f"{COLUMNS[task]} {subset}"
+            lines.append([title, str(any_row["pairs"]), *cells])
             reasons += [
-                f"{COLUMNS[task]} {subset}, {name}: {score['reason']}."
+                f"{title}, {name}: {score['reason']}."
                 for name, score in scores.items()
                 if "reason" in score
             ]

@@ -23,7 +23,7 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; }
 th { font-weight: 600; color: #444; }
 thead th { border-bottom: 2px solid #1c1c1c; }
 tbody tr + tr td, tbody tr + tr th { border-top: 1px solid #e6e6e6; }
-tbody th { white-space: normal; min-width: 5rem; overflow-wrap: anywhere; }
+tbody th { white-space: normal; min-width: 8.5rem; overflow-wrap: break-word; }
 td.best { font-weight: 700; }
 .panels { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); }
 .panels img { display: block; width: 100%; max-width: 520px; height: auto; }
@@ -31,7 +31,7 @@ summary { cursor: pointer; font-weight: 600; }
 table.facts { table-layout: fixed; width: 100%; font-size: .87rem; }
 table.facts td { white-space: normal; overflow-wrap: anywhere; text-align: left;
   vertical-align: top; }
-table.facts td:first-child { width: 32%; color: #555; padding-right: .8rem; }
+table.facts td:first-child { width: 40%; color: #555; padding-right: .8rem; }
 @media (max-width: 600px) {
   body { font-size: 16px; }
   main { padding: 1.5rem .9rem 3rem; }

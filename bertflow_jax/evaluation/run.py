@@ -73,6 +73,7 @@ def run_evaluation(options: EvalOptions) -> dict[str, Any]:
     Raises:
       BertFlowError: of the kind that fits; the text names the flag or file.
     """
+    options = _expanded(options)
     _check_options(options)
     tasks = _load_tasks(options)
     output = prepare_output(_output_folder(options))
@@ -83,6 +84,13 @@ def run_evaluation(options: EvalOptions) -> dict[str, Any]:
     print(f"\nscores: {output / 'results.json'}")
     _draw(options, output, results, tasks, tables, metrics_path)
     return results
+
+
+def _expanded(options: EvalOptions) -> EvalOptions:
+    """Expand `~`, which a shell leaves alone in --name=~/folder."""
+    paths = {name: getattr(options, name) for name in ("workdir", "data_dir", "output", "figure")}
+    expanded = {name: os.path.expanduser(path) for name, path in paths.items() if path is not None}
+    return dataclasses.replace(options, **expanded)
 
 
 def _check_options(options: EvalOptions) -> None:

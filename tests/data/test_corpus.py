@@ -80,7 +80,8 @@ def test_header_and_column_count(lines):
 
 
 def test_file_ends_with_one_newline_and_has_no_byte_order_mark(text):
-    assert text.endswith("\n") and not text.endswith("\n\n")
+    assert text.endswith("\n")
+    assert not text.endswith("\n\n")
     assert not text.startswith("\ufeff")
 
 
@@ -116,10 +117,10 @@ def test_scores_have_one_decimal_and_lie_between_0_and_5(rows):
 
 
 def test_size(rows):
-    assert len(rows) >= 600
+    assert len(rows) >= 1200
     per_topic = Counter(row[0] for row in rows)
     assert len(per_topic) >= 12
-    assert min(per_topic.values()) >= 40
+    assert min(per_topic.values()) >= 70
 
 
 def test_topics_are_plain_lower_case_names(rows):
@@ -160,16 +161,29 @@ def test_every_topic_reaches_every_band(rows):
     assert missing == []
 
 
-def test_word_overlap_alone_does_not_solve_the_corpus(rank_correlation):
-    assert 0.0 < rank_correlation < 0.75
+def test_word_overlap_follows_the_score_but_does_not_settle_it(rank_correlation):
+    # Natural text: closeness in meaning and in wording go together, up to a point.
+    assert 0.3 < rank_correlation < 0.65
 
 
-def test_overlap_misleads_at_both_ends(rows, scores):
+def test_both_kinds_of_hard_case_exist(rows, scores):
     overlaps = [jaccard(row[2], row[3]) for row in rows]
-    same_meaning_other_words = sum(s >= 4.5 and j <= 0.2 for s, j in zip(scores, overlaps))
-    same_words_other_meaning = sum(s < 2.5 and j >= 0.5 for s, j in zip(scores, overlaps))
+    pairs = list(zip(scores, overlaps, strict=True))
+    same_meaning_other_words = sum(s >= 4.5 and j <= 0.2 for s, j in pairs)
+    same_words_other_meaning = sum(s < 2.5 and j >= 0.5 for s, j in pairs)
     assert same_meaning_other_words >= 30
     assert same_words_other_meaning >= 30
+
+
+def test_every_topic_has_pairs_with_the_same_words_and_another_meaning(rows):
+    hard = Counter()
+    for topic, score, first, second in rows:
+        overlap = jaccard(first, second)
+        low = float(score) < 1.5 and overlap > 0.4
+        middle = 1.5 <= float(score) < 2.5 and overlap > 0.5
+        hard[topic] += low or middle
+    assert min(hard.values()) >= 2
+    assert max(hard.values()) <= 4
 
 
 def test_card_counts_per_topic(card, rows):

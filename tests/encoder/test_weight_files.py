@@ -1,0 +1,245 @@
+"""Weight files on disk: formats, shards, and every way a file can be damaged."""
+
+import importlib.util
+import json
+import pickle
+import subprocess
+import sys
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors.numpy
+from flax import serialization, traverse_util
+
+from bertflow_jax.encoder import load_params, read_config
+from bertflow_jax.encoder.weight_files import find_weights, read_weights
+from bertflow_jax.errors import DataNotFoundError, WeightsError
+
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c9\nsize 440449768\n"
+NAMES = ("model.safetensors", "flax_model.msgpack", "pytorch_model.bin")
+
+
+def flax_tree(tensors):
+    """{PyTorch name: array} as the nested tree Flax classes saved."""
+    flat = {}
+    for name, value in tensors.items():
+        module, _, leaf = name.rpartition(".")
+        if leaf == "weight":
+            norm, table = module.endswith("LayerNorm"), module.endswith("_embeddings")
+            leaf = "scale" if norm else "embedding" if table else "kernel"
+        flat[(*module.split("."), leaf)] = value.T if leaf == "kernel" else value
+    return traverse_util.unflatten_dict(flat)
+
+
+def write(path, tensors):
+    if path.suffix == ".safetensors":
+        safetensors.numpy.save_file(tensors, path)
+    elif path.suffix == ".msgpack":
+        path.write_bytes(serialization.msgpack_serialize(flax_tree(tensors)))
+    else:
+        torch = pytest.importorskip("torch", reason="a .bin file needs torch")
+        torch.save({k: torch.from_numpy(np.array(v)) for k, v in tensors.items()}, path)
+
+
+@pytest.fixture
+def as_format(bert_folder):
+    """Return a function that rewrites a folder's weights in another format, maybe in shards."""
+
+    def convert(name, shards=0, dtype=np.float32):
+        folder = bert_folder(f"{name}-{shards}-{np.dtype(dtype).name}")
+        tensors = dict(safetensors.numpy.load_file(folder / "model.safetensors"))
+        (folder / "model.safetensors").unlink()
+        tensors = {k: v.astype(dtype) for k, v in tensors.items()}
+        if not shards:
+            write(folder / name, tensors)
+            return folder
+        stem, suffix = name.split(".")
+        weight_map = {}
+        for i in range(shards):
+            shard = f"{stem}-{i + 1:05d}-of-{shards:05d}.{suffix}"
+            part = dict(sorted(tensors.items())[i::shards])
+            write(folder / shard, part)
+            keys = part
+            if suffix == "msgpack":
+                keys = traverse_util.flatten_dict(flax_tree(part), sep="/")
+            weight_map |= dict.fromkeys(keys, shard)
+        index = {"metadata": {"total_size": 1}, "weight_map": weight_map}
+        (folder / f"{name}.index.json").write_text(json.dumps(index))
+        return folder
+
+    return convert
+
+
+def load(folder):
+    return load_params(folder, read_config(folder))[0]
+
+
+@pytest.mark.parametrize("shards", [0, 3])
+@pytest.mark.parametrize("name", NAMES)
+def test_formats_and_shards_give_the_same_parameters(as_format, small_params, name, shards):
+    """Catches a shard that is skipped and a format whose kernels stay transposed."""
+    jax.tree.map(np.testing.assert_array_equal, load(as_format(name, shards)), small_params)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("name", ["model.safetensors", "flax_model.msgpack"])
+def test_half_precision_files(as_format, small_params, name, dtype):
+    """Catches 16-bit files read as integers, or kept as 16 bits."""
+    rounded = jax.tree.map(lambda x: x.astype(dtype).astype(np.float32), small_params)
+    jax.tree.map(np.testing.assert_array_equal, load(as_format(name, dtype=dtype)), rounded)
+
+
+@pytest.mark.parametrize("half", ["bfloat16", "float16"])
+def test_half_precision_bin(as_format, small_params, half):
+    torch = pytest.importorskip("torch", reason="a .bin file needs torch")
+    folder = as_format("pytorch_model.bin")
+    path = folder / "pytorch_model.bin"
+    dtype = getattr(torch, half)
+    state = {k: v.to(dtype) for k, v in torch.load(path, weights_only=True).items()}
+    torch.save(state, path)
+    rounded = jax.tree.map(
+        lambda x: torch.from_numpy(x.copy()).to(dtype).float().numpy(), small_params
+    )
+    jax.tree.map(np.testing.assert_array_equal, load(folder), rounded)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: LFS, "git-lfs pointer, not the weights"),
+        (lambda data: b"", "empty"),
+        (lambda data: data[: len(data) // 2], r"truncated \(\d+ bytes"),
+        (lambda data: data[:-1], r"truncated \(\d+ bytes"),
+        (lambda data: data[:40], "truncated|damaged"),
+    ],
+)
+def test_damaged_file_is_named_and_no_other_is_taken(as_format, name, damage, message):
+    """Catches HeaderTooLarge, ExtraData and a silent step to the next file (case W09)."""
+    folder = as_format(name)
+    path = folder / name
+    path.write_bytes(damage(path.read_bytes()))
+    if name != "pytorch_model.bin":
+        (folder / "pytorch_model.bin").write_bytes(b"must not be read")
+    with pytest.raises(WeightsError, match=rf"{name} is .*({message})") as caught:
+        load(folder)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_junk_is_named(as_format, name):
+    folder = as_format(name)
+    (folder / name).write_bytes(b"<html>404</html>" * 20)
+    with pytest.raises(WeightsError, match=name):
+        load(folder)
+
+
+def test_damaged_shard_is_named(as_format):
+    folder = as_format("model.safetensors", shards=2)
+    shard = folder / "model-00002-of-00002.safetensors"
+    shard.write_bytes(LFS)
+    with pytest.raises(WeightsError, match=r"model-00002-of-00002\.safetensors is a git-lfs"):
+        load(folder)
+    shard.unlink()
+    with pytest.raises(WeightsError, match=r"model-00002-of-00002\.safetensors is missing"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    "entry", ["../outside.safetensors", "/etc/x.safetensors", "sub/x.safetensors", "x.bin", 3]
+)
+def test_index_entries_stay_in_the_folder(as_format, entry):
+    """Catches an index that reads a file elsewhere, or another format through the back door."""
+    folder = as_format("model.safetensors", shards=2)
+    path = folder / "model.safetensors.index.json"
+    index = json.loads(path.read_text())
+    index["weight_map"]["pooler.dense.bias"] = entry
+    path.write_text(json.dumps(index))
+    with pytest.raises(WeightsError, match=r"index\.json: shard .* in the same folder"):
+        load(folder)
+
+
+def test_index_that_promises_too_much(as_format):
+    folder = as_format("model.safetensors", shards=2)
+    path = folder / "model.safetensors.index.json"
+    index = json.loads(path.read_text())
+    index["weight_map"]["pooler.extra"] = "model-00001-of-00002.safetensors"
+    path.write_text(json.dumps(index))
+    with pytest.raises(WeightsError, match=r"pooler\.extra should be in model-00001"):
+        load(folder)
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"weight_map": []}'])
+def test_damaged_index_is_a_weights_error(tmp_path, text):
+    path = tmp_path / "model.safetensors.index.json"
+    path.write_text(text)
+    with pytest.raises(WeightsError, match=r"index\.json"):
+        read_weights(path)
+
+
+class Trap:
+    """Unpickling this would create a file."""
+
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __reduce__(self):
+        return (open, (str(self.marker), "w"))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_pickled_code_is_refused_and_never_run(tmp_path, zipped):
+    """Case W11: no fallback to weights_only=False."""
+    torch = pytest.importorskip("torch", reason="a .bin file needs torch")
+    marker, path = tmp_path / "marker", tmp_path / "pytorch_model.bin"
+    if zipped:
+        torch.save({"x": Trap(marker)}, path)
+    else:
+        path.write_bytes(pickle.dumps({"x": Trap(marker)}))
+    with pytest.raises(
+        WeightsError, match=r"pytorch_model\.bin is not a plain state dict.*safetensors"
+    ):
+        read_weights(path)
+    assert not marker.exists()
+
+
+def test_whole_module_and_plain_values_are_refused(tmp_path):
+    torch = pytest.importorskip("torch", reason="a .bin file needs torch")
+    path = tmp_path / "pytorch_model.bin"
+    torch.save(torch.nn.Linear(2, 2), path)
+    with pytest.raises(WeightsError, match="not a plain state dict"):
+        read_weights(path)
+    torch.save({"epoch": 3}, path)
+    with pytest.raises(WeightsError, match="epoch is a int, not a tensor"):
+        read_weights(path)
+    torch.save([1, 2], path)
+    with pytest.raises(WeightsError, match="not a plain state dict"):
+        read_weights(path)
+
+
+def test_bin_without_torch_says_so(tmp_path, monkeypatch):
+    """Catches a bare ImportError (case W11)."""
+    (tmp_path / "pytorch_model.bin").write_bytes(b"PK\x03\x04" + bytes(80))
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "torch" else find_spec(name)
+    )
+    with pytest.raises(WeightsError, match=r"needs PyTorch.*safetensors"):
+        read_weights(tmp_path / "pytorch_model.bin")
+
+
+def test_no_weights_lists_what_was_looked_for(tmp_path):
+    with pytest.raises(DataNotFoundError, match=r"model\.safetensors, flax_model\.msgpack"):
+        find_weights(tmp_path)
+
+
+def test_importing_the_encoder_imports_no_torch_or_transformers():
+    """Catches an import that costs seconds and a dependency that is not ours."""
+    code = (
+        "import sys, bertflow_jax.embed; "
+        "print([m for m in ('torch', 'transformers', 'tensorflow') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
