@@ -36,6 +36,9 @@ flags.DEFINE_string("encoding", "utf-8", "Of the data files.")
 flags.DEFINE_string(
     "output", None, "Folder of results; default: WORKDIR/eval or runs/eval-ENCODER-POOLING."
 )
+flags.DEFINE_string(
+    "cache_dir", None, "Of embeddings; default: the run's own, or the user's cache folder."
+)
 flags.DEFINE_integer("seed", 0, "Of the random sentence pairs in the report.", lower_bound=0)
 flags.DEFINE_bool("report", True, "Write report.html.")
 flags.DEFINE_string("figure", None, "Also write a picture of the effect: a .png or .svg file.")

@@ -8,6 +8,7 @@ from ml_collections import config_flags
 
 from bertflow_jax import cli
 from bertflow_jax.errors import ConfigError
+from bertflow_jax.workdir import prepare_workdir
 
 _CONFIG = config_flags.DEFINE_config_file("config", help_string="File of the experiment.")
 _WORKDIR = flags.DEFINE_string("workdir", "", "Folder of checkpoints and metrics.")
@@ -17,17 +18,14 @@ _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete what is in the workdi
 
 def main() -> None:
     """Run one fit and print where it went."""
-    from bertflow_jax.training.run import train
-
     if _CONFIG.value is None:
         raise ConfigError("--config is missing: name a file, e.g. --config=configs/demo.py")
-    result = train(
-        _CONFIG.value,
-        _WORKDIR.value,
-        resume=_RESUME.value,
-        overwrite=_OVERWRITE.value,
-        progress=True,
-    )
+    # Checked before the seconds that loading JAX takes.
+    config = _CONFIG.value.validate()
+    prepare_workdir(_WORKDIR.value, resume=_RESUME.value, overwrite=_OVERWRITE.value)
+    from bertflow_jax.training.run import train
+
+    result = train(config, _WORKDIR.value, resume=_RESUME.value, progress=True)
     held_out = "" if result.held_out is None else f", held-out {result.held_out:.4f} bits/dim"
     print(f"step {int(result.state.step)}{held_out}: {_WORKDIR.value}")
 

@@ -1,0 +1,1 @@
+"""Programs that measure speed; they need more than the package itself."""

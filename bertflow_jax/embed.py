@@ -23,6 +23,8 @@ from bertflow_jax.encoder.embedding import make_embed_fn, unit_length
 from bertflow_jax.encoder.pooling import PoolingSpec
 from bertflow_jax.encoder.pretrained import Encoder, load_encoder, save_encoder
 from bertflow_jax.errors import InputError
+from bertflow_jax.flow import glow
+from bertflow_jax.postprocess.flow import Flow
 
 EmbedFn = Callable[[Any, jax.Array, jax.Array], jax.Array]
 
@@ -40,6 +42,16 @@ class PostProcessor:
     name: str
     transform: Callable[[Any, jax.Array], jax.Array]
     params: Any
+
+
+def flow_processor(flow: Flow) -> PostProcessor:
+    """Return a fitted flow as a post-processor, embedding -> latent."""
+    config = flow.config
+
+    def transform(variables: Any, u: jax.Array) -> jax.Array:
+        return glow.bijector(config, variables, u.shape[-1]).forward(u)
+
+    return PostProcessor("flow", transform, flow.variables)
 
 
 class SentenceEncoder:
@@ -104,6 +116,23 @@ class SentenceEncoder:
                 revision=revision,
             )
         )
+
+    @classmethod
+    def from_checkpoint(
+        cls, workdir: str | os.PathLike[str], step: int | None = None
+    ) -> "SentenceEncoder":
+        """Load the encoder and the fitted flow of a `train.py` run: `encode` gives latents.
+
+        Args:
+          workdir: of the run.
+          step: of the checkpoint; None takes the newest good one.
+
+        Raises a `BertFlowError`: DataNotFoundError or CheckpointError.
+        """
+        from bertflow_jax.restore import load_run  # it builds on this module
+
+        run = load_run(workdir, step)
+        return cls(run.encoder.encoder, flow_processor(run.flow))
 
     def encode(
         self,

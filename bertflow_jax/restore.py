@@ -51,9 +51,7 @@ def load_run(workdir: str | Path, step: int | None = None) -> Run:
     def load(candidate: int) -> tuple[int, Records, dict[str, Any]]:
         records = store.records(candidate)
         flow_config = Config.from_dict(records.config).flow
-        abstract = jax.eval_shape(
-            lambda: init_variables(flow_config, records.state["features"], 0)
-        )
+        abstract = jax.eval_shape(lambda: init_variables(flow_config, records.state["features"], 0))
         return candidate, records, store.arrays(candidate, {"flow": abstract})["flow"]
 
     found, records, variables = store.newest_good(load, step)

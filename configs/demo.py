@@ -1,7 +1,7 @@
 """The demo: the bundled BERT and the bundled corpus, no download.
 
-    python train.py --config=configs/demo.py --workdir=runs/demo
-    python evaluate.py --workdir=runs/demo --tasks=everyday
+python train.py --config=configs/demo.py --workdir=runs/demo
+python evaluate.py --workdir=runs/demo --tasks=everyday
 """
 
 from bertflow_jax.config import Config, DataConfig, EncoderConfig, TrainConfig

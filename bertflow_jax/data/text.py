@@ -65,9 +65,10 @@ def load_text(config: DataConfig) -> TextCorpus:
     blank = len(examples) - len(kept) + details.pop("blank_lines", 0)
     texts = {text for example in kept for text in example}
     if len(texts) < 2:
+        held = "one distinct sentence" if texts else "empty"
         raise DataError(
-            f"data.path={config.path} holds {len(texts)} distinct sentence(s) and {blank} blank "
-            "line(s); a flow needs at least two different sentences"
+            f"data.path={config.path} is {held} ({blank} blank line(s)); a flow needs at least two "
+            "different sentences"
         )
     manifest = {
         "path": config.path,

@@ -71,7 +71,6 @@ class TextTokenizer:
         self._lower_first = lower_first
         self.max_length = max_length
         self.pad_id = files.pad_id
-        files.backend.no_padding()
         files.backend.enable_truncation(max_length, direction=files.truncation_side)
 
     @classmethod

@@ -25,10 +25,9 @@ from bertflow_jax.errors import InputError
 # collect(hidden float[B, T, D], mask int32[B, T]) -> array; run on the output of every layer.
 Collect = Callable[[jax.Array, jax.Array], jax.Array]
 
-INITIALIZER_STDDEV = 0.02
-
-
 Params = Any  # a nested dict of arrays
+
+INITIALIZER_STDDEV = 0.02
 
 
 class BertOutput(NamedTuple):
@@ -96,11 +95,12 @@ class SelfAttention(nn.Module):
         batch, tokens = mask_bias.shape[0], mask_bias.shape[-1]
         precision = _precision(self.dtype)
         qkv = Dense(3 * heads * size, dtype=self.dtype, name="qkv")(x)
-        # [B*T, 3*D] -> three of [B, H, T, d]
-        qkv = qkv.reshape(batch, tokens, 3, heads, size).transpose(2, 0, 3, 1, 4)
-        query, key, value = qkv[0] * size**-0.5, qkv[1], qkv[2]
+        qkv = qkv.reshape(batch, tokens, 3, heads, size)
+        query = qkv[:, :, 0].transpose(0, 2, 1, 3) * size**-0.5  # [B, H, T, d]
+        key = qkv[:, :, 1].transpose(0, 2, 3, 1)  # [B, H, d, T]
+        value = qkv[:, :, 2].transpose(0, 2, 1, 3)  # [B, H, T, d]
         scores = jnp.einsum(
-            "bhqd,bhkd->bhqk",
+            "bhqd,bhdk->bhqk",
             query,
             key,
             precision=precision,
@@ -178,7 +178,9 @@ class Bert(nn.Module):
     Attributes:
       config: shape and numerics.
       dtype: compute dtype, jnp.float32 or jnp.bfloat16; parameters are float32.
-      unroll: layers a step of the scan; 1 compiles fastest and is as fast as any on a CPU.
+      unroll: layers a step of the scan. Measured on a CPU with 6 layers of width 384: 1 and 6 run
+        64 x 32 tokens equally fast, 6 is twice as slow on one sentence (it copies every layer's
+        weights at once) and takes four times as long to compile.
       deterministic: False turns dropout on and needs `rngs={"dropout": key}` in `apply`.
     """
 

@@ -128,24 +128,3 @@ def write_text(path: Path, text: str) -> None:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
         raise WorkdirError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
-def prepare_output(folder: str, flag: str = "--output") -> Path:
-    """Return the output folder, made and shown to be writable before any long work.
-
-    Raises:
-      WorkdirError: blank, a file, below a file, or not writable.
-    """
-    if not folder.strip():
-        raise WorkdirError(f"{flag} is blank; name a folder for the results")
-    path = Path(folder).absolute()
-    if os.path.isfile(path):
-        raise WorkdirError(f"{flag}={folder} is a file; name a folder for the results")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
-            return path
-    except OSError as error:
-        raise WorkdirError(
-            f"{flag}={folder} is not writable ({error.strerror or error}); choose another folder"
-        ) from error

@@ -7,13 +7,15 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.data.sts import TASKS, StsTask, load_task
 from bertflow_jax.errors import ConfigError, DataNotFoundError
 from bertflow_jax.evaluation.plot_data import plot_rows, training_curves
 from bertflow_jax.evaluation.published import PUBLISHED
-from bertflow_jax.evaluation.results import build_results, prepare_output, write_results
+from bertflow_jax.evaluation.results import build_results, write_results
 from bertflow_jax.evaluation.table import COLUMNS, format_table, task_columns
 from bertflow_jax.evaluation.tasks import SentenceTable, evaluate
+from bertflow_jax.workdir import prepare_output
 
 if TYPE_CHECKING:
     from bertflow_jax.embed import SentenceEncoder
@@ -38,6 +40,7 @@ class EvalOptions:
       splits: of stsb and sickr; several are scored as one set.
       encoding: of the data files.
       output: folder; None takes `WORKDIR/eval`, or `runs/eval-<encoder>[-<pooling>]`.
+      cache_dir: of embeddings; None takes the run's own, or the user's cache folder.
       seed: of random pairs in the report.
       report: whether to write report.html.
       figure: file of the picture of the effect (.png or .svg), or None.
@@ -55,6 +58,7 @@ class EvalOptions:
     splits: tuple[str, ...] = ("test",)
     encoding: str = "utf-8"
     output: str | None = None
+    cache_dir: str | None = None
     seed: int = 0
     report: bool = True
     figure: str | None = None
@@ -175,7 +179,7 @@ def _embed(
         from bertflow_jax.restore import load_run
 
         run = load_run(options.workdir, options.step)
-        raw = SentenceTable.build(tasks, run.encoder.encode)
+        raw = _raw_table(options, tasks, run.encoder, run.records.config["cache_dir"])
         model = {
             "workdir": options.workdir,
             "step": run.step,
@@ -187,7 +191,17 @@ def _embed(
         return model, {"raw": raw, "flow": raw.map(run.flow.transform)}, run.metrics_path
     encoder = _load_encoder(options)
     model = {"encoder": {"path": options.encoder, **encoder.identity()}, "flow": None}
-    return model, {"raw": SentenceTable.build(tasks, encoder.encode)}, None
+    return model, {"raw": _raw_table(options, tasks, encoder, "")}, None
+
+
+def _raw_table(
+    options: EvalOptions, tasks: list[StsTask], encoder: "SentenceEncoder", cache_dir: str
+) -> SentenceTable:
+    """Embed every sentence of the tasks, or take the embeddings of an earlier evaluation."""
+    folder = cache_dir if options.cache_dir is None else options.cache_dir
+    return SentenceTable.build(
+        tasks, lambda texts: embed_cached(encoder.encode, encoder.identity(), texts, folder)
+    )
 
 
 def _load_encoder(options: EvalOptions) -> "SentenceEncoder":

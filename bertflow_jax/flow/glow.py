@@ -56,13 +56,12 @@ class FlowStep(nn.Module):
             "conditioner", lambda key: self.net.init(key, jnp.zeros((1, kept)))["params"]
         )
         if self.config.permutation == "plu":
-            trainable, fixed = (
-                init_plu(self.make_rng("params"), self.channels)
-                if self.is_initializing()
-                else (None, None)
-            )
-            self.plu = self.param("plu", lambda _: trainable)
-            self.plu_fixed = self.variable("constants", "plu", lambda: fixed).value
+            # One draw gives both parts, and only while initialising is there a key to draw with.
+            start: tuple[Any, Any] = (None, None)
+            if self.is_initializing():
+                start = init_plu(self.make_rng("params"), self.channels)
+            self.plu: Any = self.param("plu", lambda _: start[0])
+            self.plu_fixed: Any = self.variable("constants", "plu", lambda: start[1]).value
 
     def bijector(self, dropout_key: jax.Array | None = None) -> distrax.Chain:
         """Return the step for its current parameters; a key switches dropout on."""
@@ -95,7 +94,7 @@ class FlowStep(nn.Module):
         return Reverse()
 
     def _coupling(self, params: Any, dropout_key: jax.Array | None) -> distrax.Bijector:
-        net = functools.partial(
+        net: Any = functools.partial(
             self.net.clone(parent=None).apply,
             {"params": params},
             deterministic=dropout_key is None,
@@ -194,7 +193,7 @@ def _compiled(fields: tuple[Any, ...], features: int) -> tuple[Callable, Callabl
     glow = Glow(features, FlowConfig(*fields))
 
     def initialise(key: jax.Array) -> Variables:
-        return glow.init(key, jnp.zeros((1, features)))
+        return dict(glow.init(key, jnp.zeros((1, features))))
 
     def fit_to_data(variables: Variables, x: jax.Array) -> Variables:
         _, fitted = glow.apply(variables, x, method="fit_to_data", mutable=["params"])

@@ -1,6 +1,7 @@
 """The one training loop: chunks of compiled steps, metrics, held-out loss, saves."""
 
 import dataclasses
+import logging
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -17,8 +18,10 @@ from bertflow_jax.flow.glow import Glow
 from bertflow_jax.training.fit import FitData, example_order, planned_steps
 from bertflow_jax.training.losses import bits_per_dim
 from bertflow_jax.training.optimizer import make_optimizer
+from bertflow_jax.training.order import ExampleOrder
 from bertflow_jax.training.steps import FitState, StepMetrics, make_run_steps, make_step
 
+_log = logging.getLogger(__name__)
 CHUNK_STEPS = 128  # steps in one device call: long enough to hide the dispatch, short enough to see
 _HELD_OUT_ROWS = 4096
 
@@ -75,49 +78,66 @@ def run_fit(
 ) -> FitResult:
     """Make the steps from `state` to the planned end.
 
-    `save` is called at every `checkpoint.every` steps, at the end and on Ctrl-C, never with a state
-    that is not finite.
+    `save` is called at every `checkpoint.every` steps and at the end; on Ctrl-C, and when the loss
+    stops being finite, it gets the last state known to be good.
 
     Raises:
       TrainingError: the loss or a parameter stopped being finite; names the step.
     """
     order = example_order(config.train, data, config.seed)
     last = planned_steps(config.train, order)
-    step_fn = make_step(config.flow, make_optimizer(config.train), data.features, config.seed)
-    mesh = parallel.data_mesh(order.batch_size)
-    run_steps = parallel.compile_run_steps(make_run_steps(step_fn), mesh)
-    embeddings = parallel.replicate(data.embeddings, mesh)
-    state = parallel.replicate(state, mesh)
+    run_chunk = _chunk_runner(config, data, order, state)
     evaluate = held_out_bits(config, data)
-    done, held_out = int(state.step), None
+    done = saved = int(state.step)
+    held_out = None
+    if done >= last:
+        _log.warning("nothing to do: step %d is reached, %d are asked for", done, last)
     with tqdm(total=last, initial=done, unit="step", disable=not progress) as bar:
-        while done < last:
-            count = _chunk(done, last, config)
-            rows = np.zeros((CHUNK_STEPS, order.batch_size, data.rows.shape[1]), np.int32)
-            rows[:count] = data.rows[order.batches(done, count)]
-            started = time.perf_counter()
-            try:
-                after, history = jax.block_until_ready(run_steps(state, embeddings, rows, count))
-            except KeyboardInterrupt:
-                if save is not None and done:
+        try:
+            while done < last:
+                count = _steps_to_next_stop(done, last, config)
+                started = time.perf_counter()
+                after, metrics = run_chunk(state, done, count)
+                rate = count / (time.perf_counter() - started)
+                _check_finite(metrics, after, done)
+                state, done = after, done + count
+                every = config.train.eval_every or config.checkpoint.every
+                held_out = evaluate(state) if done == last or done % every == 0 else None
+                if sink is not None:
+                    _report(sink, config.train.log_every, metrics, done, rate, held_out)
+                if save is not None and (done == last or done % config.checkpoint.every == 0):
                     save(state)
-                raise
-            rate = count / (time.perf_counter() - started)
-            metrics = jax.tree.map(lambda m, n=count: np.asarray(m)[:n], history)
-            _check_finite(metrics, after, done)
-            state, done = after, done + count
-            due = done == last or done % (config.train.eval_every or config.checkpoint.every) == 0
-            held_out = evaluate(state) if due else None
-            if sink is not None:
-                _report(sink, config.train.log_every, metrics, done, rate, held_out)
-            if save is not None and (done == last or done % config.checkpoint.every == 0):
+                    saved = done
+                bar.update(count)
+                bar.set_postfix_str(f"{metrics.bits_per_dim[-1]:.4f} bits/dim, {rate:.0f} steps/s")
+        except (KeyboardInterrupt, TrainingError):
+            if save is not None and done > saved:
                 save(state)
-            bar.update(count)
-            bar.set_postfix_str(f"{metrics.bits_per_dim[-1]:.4f} bits/dim, {rate:.0f} steps/s")
+            raise
     return FitResult(state, evaluate(state) if held_out is None else held_out)
 
 
-def _chunk(done: int, last: int, config: Config) -> int:
+def _chunk_runner(
+    config: Config, data: FitData, order: ExampleOrder, state: FitState
+) -> Callable[[FitState, int, int], tuple[FitState, StepMetrics]]:
+    """Compile the steps; return run(state, first step, count) -> (state, metrics of `count`)."""
+    step = make_step(config.flow, make_optimizer(config.train), data.features, config.seed)
+    mesh = parallel.data_mesh(order.batch_size)
+    run_steps = parallel.compile_run_steps(make_run_steps(step), mesh)
+    embeddings = parallel.replicate(data.embeddings, mesh)
+
+    def run(state: FitState, first: int, count: int) -> tuple[FitState, StepMetrics]:
+        rows = np.zeros((CHUNK_STEPS, order.batch_size, data.rows.shape[1]), np.int32)
+        if count:
+            rows[:count] = data.rows[order.batches(first, count)]
+        after, history = jax.block_until_ready(run_steps(state, embeddings, rows, count))
+        return after, jax.tree.map(lambda metric: np.asarray(metric)[:count], history)
+
+    run(state, 0, 0)  # no step: compiles, so that the first rate is not that of the compiler
+    return run
+
+
+def _steps_to_next_stop(done: int, last: int, config: Config) -> int:
     """Return the steps to the next stop: a save, a held-out evaluation, the end, a full chunk."""
     rhythms = [config.checkpoint.every, config.train.eval_every]
     stops = [every - done % every for every in rhythms if every > 0]
@@ -131,14 +151,14 @@ def _check_finite(metrics: StepMetrics, state: FitState, done: int) -> None:
         raise TrainingError(
             f"the loss is not finite at step {done + bad + 1} "
             f"(bits/dim {metrics.bits_per_dim[bad]}, gradient norm {metrics.grad_norm[bad]}); "
-            "stopped, earlier checkpoints are kept. Lower train.learning_rate, or look for "
+            "stopped, the last good state is kept. Lower train.learning_rate, or look for "
             "outliers in the embeddings"
         )
     params = jax.tree.leaves(state.variables["params"])
     if not all(bool(jnp.isfinite(p).all()) for p in params):
         raise TrainingError(
-            f"a parameter is not finite after step {done + len(finite)}; stopped, earlier "
-            "checkpoints are kept. Lower train.learning_rate"
+            f"a parameter is not finite after step {done + len(finite)}; stopped, the last "
+            "good state is kept. Lower train.learning_rate"
         )
 
 

@@ -47,7 +47,7 @@ def scale_by_uncorrected_adam(
         direction = jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + eps), m, v)
         return direction, UncorrectedAdamState(m, v)
 
-    return optax.GradientTransformation(init, update)  # type: ignore[arg-type]
+    return optax.GradientTransformation(init, update)
 
 
 def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:

@@ -1,7 +1,6 @@
 """One experiment from config to checkpoint: what `train.py` runs."""
 
 import logging
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,12 @@ from bertflow_jax.config import Config
 from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.data.text import TextCorpus, load_text
 from bertflow_jax.embed import SentenceEncoder
-from bertflow_jax.errors import CheckpointError, ConfigError, WorkdirError
+from bertflow_jax.errors import CheckpointError, ConfigError
 from bertflow_jax.training.fit import FitData, init_sentences, initial_state, prepare_data
 from bertflow_jax.training.loop import FitResult, run_fit
 from bertflow_jax.training.metrics import MetricsWriter
 from bertflow_jax.training.steps import FitState
+from bertflow_jax.workdir import prepare_workdir
 
 _log = logging.getLogger(__name__)
 # What may differ from the checkpoint on --resume: how long, and how often to log and save. The
@@ -78,38 +78,6 @@ def train(
         folder, tensorboard=config.train.tensorboard, resume_step=int(state.step)
     ) as sink:
         return run_fit(config, data, state, sink=sink, save=save, progress=progress)
-
-
-def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Path:
-    """Return the absolute workdir, made if missing, emptied if asked.
-
-    Raises:
-      ConfigError: both flags are given.
-      WorkdirError: no name, a file, not writable, or not empty and neither flag given.
-    """
-    if resume and overwrite:
-        raise ConfigError("--resume and --overwrite exclude each other: give one")
-    if not str(workdir).strip():
-        raise WorkdirError("--workdir is empty: name a folder")
-    folder = Path(workdir).expanduser().absolute()
-    if folder.exists() and not folder.is_dir():
-        raise WorkdirError(f"--workdir {folder} is a file: name a folder")
-    if folder.is_dir() and any(folder.iterdir()):
-        if overwrite:
-            shutil.rmtree(folder)
-        elif not resume:
-            raise WorkdirError(
-                f"--workdir {folder} is not empty: give --resume to go on with the run in it, "
-                "--overwrite to delete it, or another folder"
-            )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise WorkdirError(f"--workdir {folder} cannot be written: {error}") from error
-    return folder
 
 
 def load_encoder(config: Config) -> SentenceEncoder:

@@ -64,7 +64,8 @@ def make_step(
     glow = Glow(features, flow)
 
     def objective(params: Any, variables: Variables, x: jax.Array, key: jax.Array | None) -> Any:
-        z, log_det = glow.apply({**variables, "params": params}, x, key)
+        latent: Any = glow.apply({**variables, "params": params}, x, key)
+        z, log_det = latent
         bits = jax.tree.map(jnp.mean, bits_per_dim(z, log_det))
         return x.shape[1] * bits.total, bits
 

@@ -91,7 +91,7 @@ def test_a_half_blank_pair_stays_a_pair(tmp_path):
 
 
 ERRORS = [
-    ("text.txt", "", {}, DataError, "0 distinct sentence(s)"),
+    ("text.txt", "", {}, DataError, "is empty"),
     ("text.txt", "\n \n", {}, DataError, "2 blank line(s)"),
     ("text.txt", "only one\nonly one\n", {}, DataError, "at least two different sentences"),
     ("text.txt", b"good\nab\x00cd\n", {}, DataError, "text.txt, line 2: a zero byte"),

@@ -117,9 +117,10 @@ def test_token_values():
 def test_sums_are_float32_under_bfloat16():
     """Catches a sum in bfloat16: 1 added 300 times stops growing at 256."""
     hidden = jnp.ones((1, 300, 1), jnp.bfloat16)
-    pooled = pool_tokens(hidden, jnp.ones((1, 300), jnp.int32), "mean")
-    assert pooled.dtype == jnp.float32
-    np.testing.assert_array_equal(pooled, [[1.0]])
+    for tokens in ("mean", "max", "cls"):
+        pooled = pool_tokens(hidden, jnp.ones((1, 300), jnp.int32), tokens)
+        assert pooled.dtype == jnp.float32
+        np.testing.assert_array_equal(pooled, [[1.0]])
 
 
 @functools.cache

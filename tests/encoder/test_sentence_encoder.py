@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib.util
-import json
 from pathlib import Path
 
 import jax
@@ -16,8 +15,6 @@ from bertflow_jax.errors import (
     BertFlowError,
     ConfigError,
     InputError,
-    UnsupportedModelError,
-    WeightsError,
 )
 
 # One length bucket, so one compile an encoder; MIXED needs two.
@@ -156,123 +153,6 @@ def test_vectors_that_are_not_finite_are_an_error(encoder):
     broken = PostProcessor("flow", lambda p, u: jnp.where(u.sum() > -1e9, jnp.nan, u), np.zeros(1))
     with pytest.raises(InputError, match=r"row 0 is not finite .5 rows"):
         SentenceEncoder(encoder.encoder, broken).encode(TEXTS)
-
-
-@pytest.mark.parametrize("pooling", ["mean", "pooler", "first_last,concat"])
-def test_save_pretrained_round_trip(bert_folder, tmp_path, pooling):
-    """Catches weights, tokenizer, pooling or length lost on the way through a folder."""
-    first = SentenceEncoder.from_pretrained(bert_folder(), pooling=pooling, max_length=12)
-    first.save_pretrained(tmp_path / "saved")
-    second = SentenceEncoder.from_pretrained(tmp_path / "saved")
-    assert second.identity() == first.identity()
-    assert second.identity()["max_length"] == 12
-    np.testing.assert_array_equal(second.encode(TEXTS), first.encode(TEXTS))
-
-
-def test_saved_folder_is_read_by_hugging_face(bert_folder, tmp_path):
-    """Catches names, layout or tokenizer options only we can read."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    encoder = SentenceEncoder.from_pretrained(bert_folder())
-    encoder.save_pretrained(tmp_path / "saved")
-    model, info = transformers.BertModel.from_pretrained(
-        tmp_path / "saved", output_loading_info=True
-    )
-    assert not info["missing_keys"]
-    assert not info["unexpected_keys"]
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
-    for text in TEXTS:
-        with torch.no_grad():
-            hidden = model.eval()(**tokenizer(text, return_tensors="pt")).last_hidden_state
-        np.testing.assert_allclose(encoder.encode(text), hidden[0].mean(0), atol=2e-5)
-
-
-def test_identity_sees_everything_that_decides_the_vectors(bert_folder):
-    """Catches a flow restored beside another encoder."""
-    folder, other = bert_folder(), bert_folder("other", seed=1)
-    base = SentenceEncoder.from_pretrained(folder).identity()
-    assert json.loads(json.dumps(base)) == base
-    assert base["num_parameters"] == 7256
-    assert base["pooling"] == "layers=(3),mean"
-    for kwargs, changed in [
-        ({"path_or_hub_id": other}, "weights_sha256"),
-        ({"pooling": "cls"}, "pooling"),
-        ({"max_length": 20}, "max_length"),
-        ({"dtype": "bfloat16"}, "dtype"),
-    ]:
-        identity = SentenceEncoder.from_pretrained(
-            **{"path_or_hub_id": folder, **kwargs}
-        ).identity()
-        assert {key for key in base if base[key] != identity[key]} == {changed}
-
-
-def test_pooler_is_never_random(bert_folder):
-    """Case W03: refused by name, and the other poolings are bit-equal over two loads."""
-    folder = bert_folder(pooler=False)
-    for name in ("pooler", "released-cls"):
-        with pytest.raises(WeightsError, match=r"needs pooler\.dense\.weight"):
-            SentenceEncoder.from_pretrained(folder, pooling=name)
-    for name in ("cls", "mean"):
-        a, b = (SentenceEncoder.from_pretrained(folder, pooling=name).encode(TEXTS) for _ in "ab")
-        np.testing.assert_array_equal(a, b)
-
-
-def test_other_model_type_is_refused_before_weights_are_read(bert_folder):
-    """Case W04."""
-    folder = bert_folder()
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "model_type": "roberta"}))
-    (folder / "model.safetensors").write_bytes(b"")
-    with pytest.raises(UnsupportedModelError, match="'roberta'"):
-        SentenceEncoder.from_pretrained(folder)
-
-
-def test_dtype(bert_folder):
-    """float16 is refused by name; bfloat16 keeps float32 parameters and output."""
-    folder = bert_folder()
-    with pytest.raises(ConfigError, match="dtype='float16': one of float32, bfloat16"):
-        SentenceEncoder.from_pretrained(folder, dtype="float16")
-    low = SentenceEncoder.from_pretrained(folder, dtype="bfloat16")
-    assert {x.dtype for x in jax.tree.leaves(low.params)} == {jnp.dtype("float32")}
-    exact = SentenceEncoder.from_pretrained(folder).encode(TEXTS, normalize=True)
-    cosine = (low.encode(TEXTS, normalize=True) * exact).sum(axis=1)
-    assert low.encode(TEXTS).dtype == np.float32
-    assert 0.99 < cosine.min() < 1 - 1e-7
-
-
-def test_sentence_transformers_folder_is_honoured_unless_overridden(bert_folder):
-    """A pooling given by the caller replaces the folder's Pooling and Normalize together."""
-    folder = bert_folder()
-    kinds = ("Transformer", "1_Pooling", "2_Normalize")
-    modules = [
-        {"path": "" if i == 0 else k, "type": f"x.{k[2:] if i else k}"} for i, k in enumerate(kinds)
-    ]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls"}')
-    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 9}')
-    own = SentenceEncoder.from_pretrained(folder)
-    assert own.encoder.normalize
-    assert own.identity()["pooling"] == "layers=(3),cls"
-    assert own.encoder.tokenizer.max_length == 9
-    np.testing.assert_allclose(np.linalg.norm(own.encode(TEXTS), axis=1), 1, atol=1e-5)
-    given = SentenceEncoder.from_pretrained(folder, pooling="cls", max_length=30)
-    assert not given.encoder.normalize
-    assert given.encoder.tokenizer.max_length == 30
-    np.testing.assert_allclose(
-        given.encode(TEXTS[:1], normalize=True), own.encode(TEXTS[:1]), atol=1e-5
-    )
-
-
-def test_released_reading_of_last_two_is_first_and_last(bert_folder):
-    """Case E05: the released avg-last-2 averages layers 1 and L; ours says so."""
-    folder = bert_folder()
-    released, first_last, last2 = (
-        SentenceEncoder.from_pretrained(folder, pooling=name).identity()["pooling"]
-        for name in ("avg-last-2", "first_last", "last2")
-    )
-    assert released == first_last == "layers=(1,3),mean"
-    assert last2 == "layers=(2,3),mean"
 
 
 def test_bad_arguments(encoder, bert_folder):

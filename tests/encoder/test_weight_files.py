@@ -197,7 +197,7 @@ def test_pickled_code_is_refused_and_never_run(tmp_path, zipped):
     if zipped:
         torch.save({"x": Trap(marker)}, path)
     else:
-        path.write_bytes(pickle.dumps({"x": Trap(marker)}))
+        path.write_bytes(pickle.dumps({"x": Trap(marker)}, protocol=2))
     with pytest.raises(
         WeightsError, match=r"pytorch_model\.bin is not a plain state dict.*safetensors"
     ):

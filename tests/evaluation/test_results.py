@@ -15,11 +15,11 @@ from bertflow_jax.evaluation.published import PUBLISHED
 from bertflow_jax.evaluation.results import (
     build_results,
     git_commit,
-    prepare_output,
     write_results,
 )
 from bertflow_jax.evaluation.table import format_table
 from bertflow_jax.evaluation.tasks import evaluate
+from bertflow_jax.workdir import prepare_output
 
 
 def task(name, cosines, gold):

@@ -7,6 +7,7 @@ from reference_flows import max_difference
 
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
 from bertflow_jax.errors import InputError, TrainingError
+from bertflow_jax.flow import glow
 from bertflow_jax.training.fit import (
     init_sentences,
     initial_state,
@@ -139,12 +140,11 @@ def test_a_constant_dimension_keeps_a_bounded_gain(permutation):
     """Its likelihood is unbounded: without care the gain grows with every step."""
     embeddings = _embeddings(200, 8)
     embeddings[:, 3] = 0.25
-    flow = FlowConfig(levels=2, depth=2, width=4, permutation=permutation)
+    flow = FlowConfig(levels=1, depth=2, width=4, permutation=permutation)
     config = _config(600, flow, learning_rate=5e-3)
     data = prepare_data(embeddings, np.arange(200)[:, None], held_out=0.0, seed=0)
     assert data.constant_dims == (3,)
     np.testing.assert_array_equal(np.delete(data.embeddings, 3, 1), np.delete(embeddings, 3, 1))
-    from bertflow_jax.flow import glow
 
     state = run_fit(config, data, initial_state(config, data)).state
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.variables))
@@ -198,3 +198,20 @@ def test_a_non_finite_loss_stops_and_is_not_saved():
     assert [int(state.step) for state in saved] == list(range(1, bad))
     for state in saved:
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.variables))
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, TrainingError])
+def test_the_last_good_state_is_saved_when_a_run_stops(stop):
+    """Ctrl-C, or a loss that stops being finite, between two saves loses no finished step."""
+    config, data, saved = _config(40, eval_every=10), _data(), []
+
+    class Stopper:
+        def write(self, step, values):
+            if step > 20:
+                raise stop("now")
+
+    with pytest.raises(stop):
+        run_fit(config, data, initial_state(config, data), sink=Stopper(), save=saved.append)
+    assert [int(state.step) for state in saved] == [30]
+    straight = run_fit(_config(30), data, initial_state(config, data)).state
+    assert max_difference(saved[0], straight) == 0.0

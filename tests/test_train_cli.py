@@ -1,0 +1,51 @@
+"""train.py as a user meets it: flags, messages, exit codes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def _run(*arguments):
+    return subprocess.run(
+        [sys.executable, "train.py", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--workdir=x"], "--config is missing"),
+        (["--config=configs/none.py", "--workdir=x"], "configs/none.py"),
+        (["--config=configs/demo.py", "--workdir=x", "--config.train.stepz=3"], "stepz"),
+        (["--config=configs/demo.py", "--workdir=x", "--config.train.steps=many"], "steps"),
+        (["--config=configs/demo.py", "--workdir=x", "--config.flow.coupling=add"], "additive"),
+        (["--config=configs/demo.py"], "--workdir"),
+        (["--config=configs/demo.py", "--workdir=configs"], "not empty"),
+        (["--config=configs/demo.py", "--workdir=x", "--resume", "--overwrite"], "exclude"),
+        (["--config=configs/demo.py", "--workdir=x", "--speed=3"], "speed"),
+    ],
+)
+def test_mistakes_exit_with_2_and_no_traceback(arguments, words):
+    """A wrong flag, field, value or folder: its name on stderr, exit code 2, nothing written."""
+    done = _run(*arguments)
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (ROOT / "x").exists()
+
+
+def test_help_names_the_flags():
+    """--help is no failure and tells what there is."""
+    done = _run("--help")
+    assert done.returncode == 0
+    for flag in ("--config", "--workdir", "--[no]resume", "--[no]overwrite"):
+        assert flag in done.stdout

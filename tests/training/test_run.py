@@ -1,0 +1,203 @@
+"""A whole run: workdir, resume, restore, refusals. Real encoder, bundled text, a small flow."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from reference_flows import max_difference
+
+from bertflow_jax.config import (
+    CheckpointConfig,
+    Config,
+    DataConfig,
+    EncoderConfig,
+    FlowConfig,
+    TrainConfig,
+)
+from bertflow_jax.embed import SentenceEncoder
+from bertflow_jax.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    DataNotFoundError,
+    WorkdirError,
+)
+from bertflow_jax.restore import load_run
+from bertflow_jax.training.run import train
+from bertflow_jax.workdir import prepare_workdir
+
+LINES = [
+    "The cat sleeps on the warm stove.",
+    "A dog barks at the postman every morning.",
+    "Rain is expected in the hills tonight.",
+    "The train to the coast leaves at nine.",
+    "She repaired the bicycle in an hour.",
+    "Two children build a tower of bricks.",
+    "Prices of bread rose again in May.",
+    "He forgot his umbrella at the office.",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs")
+    (path / "text.txt").write_text("\n".join(LINES), "utf-8")
+    return path
+
+
+def _config(folder, steps, **train_fields):
+    return Config(
+        encoder=EncoderConfig(path="mini_bert", pooling="first_last"),
+        flow=FlowConfig(levels=1, depth=1, width=4),
+        data=DataConfig(path=str(folder / "text.txt"), held_out=0.25),
+        train=TrainConfig(
+            **{
+                "steps": steps,
+                "batch_size": 4,
+                "log_every": 5,
+                "tensorboard": False,
+                **train_fields,
+            }
+        ),
+        checkpoint=CheckpointConfig(every=10),
+        cache_dir=str(folder / "cache"),
+    )
+
+
+@pytest.fixture(scope="module")
+def straight(folder):
+    """A finished run of 20 steps."""
+    train(_config(folder, 20), folder / "straight")
+    return folder / "straight"
+
+
+def test_resume_equals_a_straight_run(folder, straight):
+    """10 steps, then --resume to 20: the same bits as 20 steps, and the same metrics."""
+    train(_config(folder, 10), folder / "halves")
+    train(_config(folder, 20), folder / "halves", resume=True)
+    ours, reference = load_run(folder / "halves"), load_run(straight)
+    assert ours.step == reference.step == 20
+    assert max_difference(ours.flow.variables, reference.flow.variables) == 0.0
+
+    def losses(run):
+        lines = map(json.loads, run.metrics_path.read_text().splitlines())
+        return {line["step"]: line["bits_per_dim"] for line in lines}
+
+    assert losses(ours) == losses(reference)
+    assert sorted(losses(ours)) == [5, 10, 15, 20]
+
+
+def test_the_checkpoint_says_what_it_is(straight):
+    """Config, encoder identity, text manifest and initialisation are there to be read."""
+    records = load_run(straight).records
+    assert records.config["encoder"]["pooling"] == "first_last"
+    assert len(records.encoder["weights_sha256"]) == len(records.manifest["sha256"]) == 64
+    assert records.manifest["examples"] == len(LINES)
+    assert records.state["actnorm_init"] == {"mode": "data", "rows": 4}
+    assert records.state["step"] == 20
+
+
+def test_restored_flow_gives_the_trained_vectors(folder, straight):
+    """Case F01: nothing initialises again after a load, whatever batch comes first."""
+    run = load_run(straight)
+    u = run.encoder.encode(LINES)
+    z = run.flow.transform(u)
+    shifted = run.flow.transform(u + 100.0)
+    np.testing.assert_array_equal(run.flow.transform(u), z)
+    assert np.abs(shifted - z).min() > 1.0
+    np.testing.assert_array_equal(load_run(straight).flow.transform(u), z)
+    assert load_run(straight, step=10).step == 10
+    encoder = SentenceEncoder.from_checkpoint(straight)
+    np.testing.assert_allclose(encoder.encode(LINES), z, atol=1e-5)
+    assert set(encoder.params) == {"encoder", "flow"}
+
+
+def test_resume_refuses_another_experiment(folder, straight):
+    """Every field that differs is listed; how long and how often may differ."""
+    other = _config(folder, 30, learning_rate=0.5)
+    other.flow.width = 8
+    with pytest.raises(ConfigError) as caught:
+        train(other, straight, resume=True)
+    assert "flow.width: 4 in the checkpoint, 8 now" in str(caught.value)
+    assert "train.learning_rate" in str(caught.value)
+    assert "train.steps" not in str(caught.value)
+
+
+def test_resume_refuses_changed_text(folder, straight):
+    """The same path with other lines is another experiment."""
+    text = folder / "text.txt"
+    before = text.read_text("utf-8")
+    text.write_text(before.replace("cat", "cow"), "utf-8")
+    try:
+        with pytest.raises(CheckpointError, match=r"another text: .*sha256"):
+            train(_config(folder, 30), straight, resume=True)
+    finally:
+        text.write_text(before, "utf-8")
+
+
+def test_another_encoder_is_refused(folder, straight, monkeypatch):
+    """The encoder at hand is compared with the stored identity before anything is scored."""
+    real = SentenceEncoder.identity
+    monkeypatch.setattr(
+        SentenceEncoder, "identity", lambda self: {**real(self), "weights_sha256": "0" * 64}
+    )
+    with pytest.raises(CheckpointError, match="another encoder: weights_sha256"):
+        load_run(straight)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("", "empty"), ("\n \n", "empty"), ("Only one line.\n", "two")],
+)
+def test_unusable_text_is_named(folder, content, words, tmp_path):
+    """An empty file, blank lines, one sentence: an error that names the file."""
+    config = _config(folder, 5)
+    config.data.path = str(tmp_path / "bad.txt")
+    (tmp_path / "bad.txt").write_text(content, "utf-8")
+    with pytest.raises(DataError, match=rf"bad\.txt.*{words}"):
+        train(config, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"encoder": {"path": "./no/such/encoder"}}, DataNotFoundError, "no/such/encoder"),
+        ({"encoder": {"pooling": "median"}}, ConfigError, "median.*first_last"),
+        ({"data": {"path": "./no/such/text.txt"}}, DataNotFoundError, r"no/such/text\.txt"),
+        ({"flow": {"coupling": "spline"}}, ConfigError, r"flow\.coupling='spline'"),
+        ({"train": {"batch_size": 0}}, ConfigError, r"train\.batch_size=0"),
+        ({"flow": {"levels": 9}}, ConfigError, r"flow\.levels=9"),
+    ],
+)
+def test_mistakes_are_named(folder, tmp_path, change, error, words):
+    """Each message names the field or path and says what is possible."""
+    config = _config(folder, 5)
+    for part, fields in change.items():
+        setattr(config, part, dataclasses.replace(getattr(config, part), **fields))
+    with pytest.raises(error, match=words):
+        train(config, tmp_path / "run")
+
+
+def test_workdir_rules(tmp_path):
+    """Non-empty without a word, both words, a file, a blank name: errors before any work."""
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "notes.txt").write_text("keep me")
+    with pytest.raises(WorkdirError, match=r"full is not empty.*--resume.*--overwrite"):
+        prepare_workdir(full, resume=False, overwrite=False)
+    assert (full / "notes.txt").exists()
+    with pytest.raises(ConfigError, match="exclude each other"):
+        prepare_workdir(full, resume=True, overwrite=True)
+    with pytest.raises(WorkdirError, match="is a file"):
+        prepare_workdir(full / "notes.txt", resume=False, overwrite=False)
+    with pytest.raises(WorkdirError, match="blank"):
+        prepare_workdir(" ", resume=False, overwrite=False)
+    prepare_workdir(full, resume=False, overwrite=True)
+    assert list(full.iterdir()) == []
+
+
+def test_resume_without_a_checkpoint_is_an_error(folder, tmp_path):
+    """--resume must not silently start from nothing."""
+    with pytest.raises(DataNotFoundError, match="no checkpoint in"):
+        train(_config(folder, 5), tmp_path / "fresh", resume=True)
