@@ -1,6 +1,7 @@
 """A finished run, restored for evaluation and embedding."""
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ class Run:
     metrics_path: Path | None
 
 
-def load_run(workdir: str | Path, step: int | None = None) -> Run:
+def load_run(workdir: str | os.PathLike[str], step: int | None = None) -> Run:
     """Restore the newest good checkpoint of a workdir, or the step asked for; parameters only.
 
     Raises:
