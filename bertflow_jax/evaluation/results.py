@@ -27,6 +27,7 @@ def build_results(
     rows: Mapping[str, Mapping[str, Any]],
     tasks: Sequence[StsTask],
     seed: int,
+    random_cosine: Mapping[str, float | None],
 ) -> dict[str, Any]:
     """Return the content of results.json.
 
@@ -34,11 +35,13 @@ def build_results(
       model: JSON-safe identity of what was scored: encoder, and the flow's run and step or None.
       rows: from `tasks.evaluate`.
       tasks: the tasks that were scored, for their digests and notes.
-      seed: of the random pairs in the report.
+      seed: of the random pairs.
+      random_cosine: row -> mean cosine of random pairs of the tasks' distinct sentences.
 
     Returns:
-      {"model", "rows", "averages", "provenance"}: `averages` gives every row's task average under
-      each aggregation; a row's own "average" is the one that the provenance names.
+      {"model", "rows", "averages", "mean_random_cosine", "provenance"}: `averages` gives every
+      row's task average under each aggregation; a row's own "average" is the one that the
+      provenance names.
     """
     averages = {}
     for name, row in rows.items():
@@ -48,6 +51,7 @@ def build_results(
         "model": dict(model),
         "rows": {name: dict(row) for name, row in rows.items()},
         "averages": averages,
+        "mean_random_cosine": dict(random_cosine),
         "provenance": provenance(tasks, seed),
     }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.data.sts import TASKS, StsTask, load_task
 from bertflow_jax.errors import ConfigError, DataNotFoundError
+from bertflow_jax.evaluation.metrics import mean_random_cosine
 from bertflow_jax.evaluation.plot_data import plot_rows, training_curves
 from bertflow_jax.evaluation.published import PUBLISHED
 from bertflow_jax.evaluation.results import build_results, write_results
@@ -82,7 +83,11 @@ def run_evaluation(options: EvalOptions) -> dict[str, Any]:
     tasks = _load_tasks(options)
     output = prepare_output(_output_folder(options))
     model, tables, metrics_path = _embed(options, tasks)
-    results = build_results(model, evaluate(tasks, tables), tasks, options.seed)
+    random_cosine = {
+        name: mean_random_cosine(table.embeddings, seed=options.seed)
+        for name, table in tables.items()
+    }
+    results = build_results(model, evaluate(tasks, tables), tasks, options.seed, random_cosine)
     write_results(output / "results.json", results)
     print(format_table(results, published=PUBLISHED if options.published else ()))
     print(f"\nscores: {output / 'results.json'}")

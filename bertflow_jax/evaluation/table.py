@@ -75,4 +75,10 @@ def format_table(
         ).rstrip()
         for line in lines
     ]
-    return "\n".join([f"Spearman x 100 of the cosine, {aggregation} over subsets", *body])
+    cosines = [
+        f"{name} {cosine:.3f}"
+        for name, cosine in results["mean_random_cosine"].items()
+        if cosine is not None
+    ]
+    title = f"Spearman x 100 of the cosine, {aggregation} over subsets"
+    return "\n".join([title, *body, "mean cosine of random pairs: " + ", ".join(cosines)])

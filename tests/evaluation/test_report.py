@@ -40,7 +40,7 @@ def evaluated(task, embed=random_embed):
     tables = {"raw": raw, "flow": raw.map(lambda x: x - 1.0)}
     rows = evaluate([task], tables)
     model = {"encoder": {"path": "<script>alert(1)</script>", "pooling": "mean"}, "flow": None}
-    return build_results(model, rows, [task], 0), plot_rows(task, tables, rows)
+    return build_results(model, rows, [task], 0, {}), plot_rows(task, tables, rows)
 
 
 class Page(HTMLParser):
