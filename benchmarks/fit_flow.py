@@ -21,7 +21,7 @@ from bertflow_jax.config import Config, TrainConfig
 from bertflow_jax.training.fit import example_order, initial_state, prepare_data
 from bertflow_jax.training.loop import CHUNK_STEPS
 from bertflow_jax.training.optimizer import make_optimizer
-from bertflow_jax.training.steps import make_run_steps, make_step
+from bertflow_jax.training.steps import make_run_steps
 
 ROWS = 8192
 
@@ -31,12 +31,13 @@ def our_timer(embeddings: np.ndarray, batch: int):
     config = Config(train=TrainConfig(batch_size=batch))
     data = prepare_data(embeddings, np.arange(ROWS)[:, None], held_out=0.0, seed=0)
     order = example_order(config.train, data, 0)
-    step = make_step(config.flow, make_optimizer(config.train), data.features, 0)
     mesh = parallel.data_mesh(batch)
     state = parallel.replicate(initial_state(config, data), mesh)
     table = parallel.replicate(data.embeddings, mesh)
     rows = data.rows[order.batches(0, CHUNK_STEPS)]
-    run = parallel.compile_run_steps(make_run_steps(step), mesh)
+    run = parallel.compile_run_steps(
+        make_run_steps(config.flow, make_optimizer(config.train), data.features, 0), mesh
+    )
     jax.block_until_ready(run(state, table, rows, jnp.int32(1)))
 
     def measure() -> float:

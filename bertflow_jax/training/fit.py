@@ -12,7 +12,7 @@ from bertflow_jax.flow.actnorm import CONSTANT_SHARE
 from bertflow_jax.flow.glow import fit_variables, init_variables
 from bertflow_jax.training.optimizer import make_optimizer
 from bertflow_jax.training.order import ExampleOrder
-from bertflow_jax.training.steps import FitState
+from bertflow_jax.training.steps import FitState, flat_params
 
 _log = logging.getLogger(__name__)
 _ROUNDING = 1e-6  # float32 rounding of a constant c leaves a deviation of up to about 1e-7 |c|
@@ -146,7 +146,7 @@ def initial_state(config: Config, data: FitData) -> FitState:
     if config.flow.actnorm_init == "data":
         first = init_sentences(config, data)
         variables = fit_variables(config.flow, variables, jnp.asarray(data.embeddings[first]))
-    opt_state = make_optimizer(config.train).init(variables["params"])
+    opt_state = make_optimizer(config.train).init(flat_params(variables))
     return FitState(jnp.zeros((), jnp.int32), variables, opt_state)
 
 

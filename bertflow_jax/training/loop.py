@@ -19,7 +19,7 @@ from bertflow_jax.training.fit import FitData, example_order, planned_steps
 from bertflow_jax.training.losses import bits_per_dim
 from bertflow_jax.training.optimizer import make_optimizer
 from bertflow_jax.training.order import ExampleOrder
-from bertflow_jax.training.steps import FitState, StepMetrics, make_run_steps, make_step
+from bertflow_jax.training.steps import FitState, StepMetrics, make_run_steps
 
 _log = logging.getLogger(__name__)
 CHUNK_STEPS = 128  # steps in one device call: long enough to hide the dispatch, short enough to see
@@ -121,9 +121,9 @@ def _chunk_runner(
     config: Config, data: FitData, order: ExampleOrder, state: FitState
 ) -> Callable[[FitState, int, int], tuple[FitState, StepMetrics]]:
     """Compile the steps; return run(state, first step, count) -> (state, metrics of `count`)."""
-    step = make_step(config.flow, make_optimizer(config.train), data.features, config.seed)
+    steps = make_run_steps(config.flow, make_optimizer(config.train), data.features, config.seed)
     mesh = parallel.data_mesh(order.batch_size)
-    run_steps = parallel.compile_run_steps(make_run_steps(step), mesh)
+    run_steps = parallel.compile_run_steps(steps, mesh)
     embeddings = parallel.replicate(data.embeddings, mesh)
 
     def run(state: FitState, first: int, count: int) -> tuple[FitState, StepMetrics]:
