@@ -1,8 +1,9 @@
 """The PyTorch port's Glow and optimiser, written anew from its formulas for timing.
 
 Same arithmetic and the same kinds of operations as the public port: 1x1 convolutions over
-[B, D, 1, 1], one module an operation, Adam without bias correction in a Python loop over the
-parameters.
+[B, D, 1, 1], one module an operation, an ActNorm that asks its buffer whether it is initialised on
+every call, the priors as torch distributions, Adam without bias correction in a Python loop over
+the parameters.
 """
 
 import math
@@ -18,9 +19,17 @@ class ActNorm(nn.Module):
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(1, channels, 1, 1))
         self.log_scale = nn.Parameter(torch.zeros(1, channels, 1, 1))
+        self.register_buffer("initialized", torch.tensor(0, dtype=torch.uint8))
 
     def forward(self, x):
-        """Return y and the log-det."""
+        """Return y and the log-det; the first call sets b and s from its rows."""
+        if self.initialized.item() == 0:
+            with torch.no_grad():
+                mean = x.mean((0, 2, 3), keepdim=True)
+                std = (x - mean).square().mean((0, 2, 3), keepdim=True).sqrt()
+                self.bias.copy_(-mean)
+                self.log_scale.copy_(-torch.log(std + 1e-6) / 3.0)
+            self.initialized.fill_(1)
         log_scale = 3.0 * self.log_scale
         return (x + self.bias) * torch.exp(log_scale), torch.sum(log_scale)
 
@@ -78,17 +87,22 @@ class Glow(nn.Module):
 
     def forward(self, u):
         """Return the mean loss in bits/dim of float32[B, D]."""
-        x, left, log_det = u[:, :, None, None], [], 0.0
+        x, log_likelihood = u[:, :, None, None], 0.0
         for i, steps in enumerate(self.levels):
             for step in steps:
                 x, change = step(x)
-                log_det = log_det + change
+                log_likelihood = log_likelihood + change
             if i < len(self.levels) - 1:
                 x, eps = x.chunk(2, 1)
-                left.append(eps)
-        z = torch.cat([*left, x], 1).flatten(1)
-        prior = -0.5 * (z.square().sum(1) + self.features * math.log(2 * math.pi))
-        return -(prior + log_det).mean() / (self.features * math.log(2))
+                log_likelihood = log_likelihood + _prior(eps)
+        log_likelihood = log_likelihood + _prior(x)
+        return -log_likelihood.mean() / (self.features * math.log(2))
+
+
+def _prior(eps):
+    zeros = eps.new_zeros(eps.shape)
+    log_prob = torch.distributions.Normal(zeros, torch.exp(zeros)).log_prob(eps)
+    return log_prob.sum((1, 2, 3))
 
 
 class ReleasedAdam(torch.optim.Optimizer):
