@@ -7,6 +7,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from bertflow_jax import cli
+from bertflow_jax.config import Config
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.workdir import prepare_workdir
 
@@ -20,12 +21,15 @@ def main() -> None:
     """Run one fit and print where it went."""
     if _CONFIG.value is None:
         raise ConfigError("--config is missing: name a file, e.g. --config=configs/demo.py")
+    if not isinstance(_CONFIG.value, Config):
+        raise ConfigError("--config: get_config() must return a bertflow_jax.config.Config")
     # Checked before the seconds that loading JAX takes.
     config = _CONFIG.value.validate()
-    prepare_workdir(_WORKDIR.value, resume=_RESUME.value, overwrite=_OVERWRITE.value)
+    switches = {"resume": _RESUME.value, "overwrite": _OVERWRITE.value}
+    prepare_workdir(_WORKDIR.value, **switches)
     from bertflow_jax.training.run import train
 
-    result = train(config, _WORKDIR.value, resume=_RESUME.value, progress=True)
+    result = train(config, _WORKDIR.value, **switches, progress=True)
     held_out = "" if result.held_out is None else f", held-out {result.held_out:.4f} bits/dim"
     print(f"step {int(result.state.step)}{held_out}: {_WORKDIR.value}")
 

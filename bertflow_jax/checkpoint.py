@@ -25,6 +25,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError
+from bertflow_jax.paths import user_path
 
 _log = logging.getLogger(__name__)
 _ARRAYS = ("flow", "optimizer")
@@ -57,7 +58,7 @@ class CheckpointStore:
 
     def __init__(self, workdir: str | Path, keep: int | None = None):
         """Open the store; `keep` newest checkpoints stay when saving (None: all)."""
-        self.folder = Path(workdir).expanduser().absolute() / "checkpoints"
+        self.folder = user_path(workdir, "--workdir").absolute() / "checkpoints"
         self._keep = keep
 
     def steps(self) -> list[int]:
@@ -93,10 +94,17 @@ class CheckpointStore:
                 f"checkpoint {self.folder / str(step)} could not be written: {error}; "
                 "earlier checkpoints are kept"
             ) from error
+        older = [other for other in self.steps() if other < step]
+        for old in older[: max(0, len(older) - self._keep + 1)] if self._keep else []:
+            shutil.rmtree(self.folder / str(old))
         if step not in self.steps():
             raise WorkdirError(f"checkpoint {self.folder / str(step)} is missing after the save")
-        for old in self.steps()[: -self._keep] if self._keep else []:
-            shutil.rmtree(self.folder / str(old))
+
+    def drop_after(self, step: int) -> None:
+        """Delete the steps after one that a run resumes from: it will write its own."""
+        for later in [other for other in self.steps() if other > step]:
+            _log.warning("checkpoint %d is dropped: the run resumes from step %d", later, step)
+            shutil.rmtree(self.folder / str(later))
 
     def records(self, step: int) -> Records:
         """Return the records of a step.

@@ -4,9 +4,11 @@ Exit codes: 0 done, 2 a mistake the user can mend (its text on stderr, no traceb
 with Ctrl-C. Anything else is a bug of ours and shows its traceback.
 """
 
+import io
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -18,6 +20,10 @@ from bertflow_jax.errors import BertFlowError
 
 def run(main: Callable[[], None]) -> NoReturn:
     """Parse the command line into absl's FLAGS, call main() and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        # A path that the terminal's encoding cannot show must not end the run.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     app.run(lambda _: _call(main), flags_parser=_parse)
     raise AssertionError("absl's app.run always exits")
 
@@ -28,11 +34,6 @@ def _call(main: Callable[[], None]) -> int:
     try:
         main()
     except BertFlowError as error:
-        return _report(str(error))
-    except OSError as error:
-        # ml_collections raises this at the first use of a config file that it could not load.
-        if not str(error).startswith("Configuration is not available"):
-            raise
         return _report(str(error))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -50,15 +51,12 @@ def _parse(argv: list[str]) -> list[str]:
     quiet = f"--verbosity={absl.logging.WARNING}"
     try:
         rest = flags.FLAGS([argv[0], quiet, *argv[1:]])[1:]
-    except flags.Error as error:
-        _refuse(str(error))
-    except OSError as error:
-        _refuse(str(error))
-    except KeyError as error:
-        # An unknown field of a config flag; any other KeyError is a bug and keeps its traceback.
-        if "not found on dataclass" not in str(error):
-            raise
-        _refuse(str(error.args[0]))
+        # ml_collections tells of a config file that it could not open at the first use of it.
+        if "config" in flags.FLAGS:
+            getattr(flags.FLAGS["config"].value, "validate", None)
+    except Exception as error:
+        # Only absl, ml_collections and the user's own config file run here.
+        _refuse(_parse_error(error, argv))
     except SystemExit:
         # Only --help and its kin exit while parsing, with 1; help that was asked for is no failure.
         sys.exit(0)
@@ -68,6 +66,30 @@ def _parse(argv: list[str]) -> list[str]:
             "--name or --noname"
         )
     return argv
+
+
+def _parse_error(error: BaseException, argv: list[str]) -> str:
+    """Say in a line or two why the flags, or the config file among them, cannot be read."""
+    if isinstance(error, OSError):
+        return str(error)
+    if isinstance(error, flags.Error) and "Error whilst parsing config file" not in str(error):
+        return str(error)
+    # ml_collections and absl wrap what a config file raised, with its traceback as text.
+    while error.__context__ is not None:
+        error = error.__context__
+    # It loads the file of --config as a module of this name.
+    places = [
+        f" at {frame.f_code.co_filename}, line {line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__") == "config_config"
+    ]
+    given = next((word for word in argv if word.lstrip("-").startswith("config=")), "--config")
+    what = error.args[0] if isinstance(error, KeyError) and error.args else error
+    return (
+        f"{given}: {type(error).__name__}{places[-1] if places else ''}: {what}; the file must "
+        "define get_config(), which returns a bertflow_jax.Config, and --config.a.b=value sets a "
+        "field of it"
+    )
 
 
 def _refuse(text: str) -> NoReturn:

@@ -7,16 +7,10 @@ checks every value and names the field in its message.
 import dataclasses
 from typing import Any
 
+from bertflow_jax.checks import check_choice, check_least, check_types, require
 from bertflow_jax.errors import ConfigError
 
-
-def _require(ok: bool, field: str, value: object, what: str) -> None:
-    if not ok:
-        raise ConfigError(f"{field}={value!r}: {what}")
-
-
-def _choice(field: str, value: str, choices: tuple[str, ...]) -> None:
-    _require(value in choices, field, value, f"must be one of {', '.join(choices)}")
+_MAX_EPOCHS = 1e6
 
 
 @dataclasses.dataclass
@@ -40,15 +34,16 @@ class EncoderConfig:
 
     def validate(self, prefix: str = "encoder.") -> None:
         """Raise ConfigError for an impossible value."""
-        _require(bool(self.path), prefix + "path", self.path, "must not be empty")
-        _require(
+        check_types(self, prefix)
+        require(bool(self.path), prefix + "path", self.path, "must not be empty")
+        require(
             self.max_length == 0 or self.max_length >= 3,
             prefix + "max_length",
             self.max_length,
             "must be 0 (as the encoder says) or at least 3: [CLS], one token, [SEP]",
         )
-        _choice(prefix + "dtype", self.dtype, ("float32", "bfloat16"))
-        _require(self.batch_size >= 1, prefix + "batch_size", self.batch_size, "must be >= 1")
+        check_choice(prefix + "dtype", self.dtype, ("float32", "bfloat16"))
+        check_least(self, prefix, batch_size=1)
 
 
 @dataclasses.dataclass
@@ -78,16 +73,13 @@ class FlowConfig:
 
     def validate(self, prefix: str = "flow.") -> None:
         """Raise ConfigError for an impossible value."""
-        for name in ("levels", "depth", "width"):
-            value = getattr(self, name)
-            _require(
-                isinstance(value, int) and value >= 1, prefix + name, value, "must be an int >= 1"
-            )
-        _choice(prefix + "coupling", self.coupling, ("additive", "affine"))
-        _choice(prefix + "permutation", self.permutation, ("reverse", "plu"))
-        _choice(prefix + "activation", self.activation, ("relu", "gatu"))
-        _choice(prefix + "actnorm_init", self.actnorm_init, ("data", "released", "identity"))
-        _require(0.0 <= self.dropout < 1.0, prefix + "dropout", self.dropout, "must be in [0, 1)")
+        check_types(self, prefix)
+        check_least(self, prefix, levels=1, depth=1, width=1)
+        check_choice(prefix + "coupling", self.coupling, ("additive", "affine"))
+        check_choice(prefix + "permutation", self.permutation, ("reverse", "plu"))
+        check_choice(prefix + "activation", self.activation, ("relu", "gatu"))
+        check_choice(prefix + "actnorm_init", self.actnorm_init, ("data", "released", "identity"))
+        require(0.0 <= self.dropout < 1.0, prefix + "dropout", self.dropout, "must be in [0, 1)")
 
 
 @dataclasses.dataclass
@@ -115,9 +107,10 @@ class DataConfig:
 
     def validate(self, prefix: str = "data.") -> None:
         """Raise ConfigError for an impossible value."""
-        _require(bool(self.path), prefix + "path", self.path, "must not be empty")
-        _choice(prefix + "format", self.format, ("auto", "text", "tsv", "csv", "sts"))
-        _require(
+        check_types(self, prefix)
+        require(bool(self.path), prefix + "path", self.path, "must not be empty")
+        check_choice(prefix + "format", self.format, ("auto", "text", "tsv", "csv", "sts"))
+        require(
             0.0 <= self.held_out <= 0.5, prefix + "held_out", self.held_out, "must be in [0, 0.5]"
         )
 
@@ -154,23 +147,23 @@ class TrainConfig:
 
     def validate(self, prefix: str = "train.") -> None:
         """Raise ConfigError for an impossible value."""
-        _require(self.steps >= 0, prefix + "steps", self.steps, "must be >= 0")
-        _require(self.steps > 0 or self.epochs > 0, prefix + "epochs", self.epochs, "must be > 0")
-        _require(self.batch_size >= 1, prefix + "batch_size", self.batch_size, "must be >= 1")
-        _require(
-            self.learning_rate > 0, prefix + "learning_rate", self.learning_rate, "must be > 0"
+        check_types(self, prefix)
+        check_least(self, prefix, steps=0, batch_size=1, weight_decay=0, log_every=1, eval_every=0)
+        require(
+            self.steps > 0 or 0 < self.epochs <= _MAX_EPOCHS,
+            prefix + "epochs",
+            self.epochs,
+            f"must be > 0 and at most {_MAX_EPOCHS:g}",
         )
-        _choice(prefix + "optimizer", self.optimizer, ("released", "adamw"))
-        _require(self.weight_decay >= 0, prefix + "weight_decay", self.weight_decay, "must be >= 0")
-        _require(self.clip_norm > 0, prefix + "clip_norm", self.clip_norm, "must be > 0")
-        _require(
+        require(self.learning_rate > 0, prefix + "learning_rate", self.learning_rate, "must be > 0")
+        check_choice(prefix + "optimizer", self.optimizer, ("released", "adamw"))
+        require(self.clip_norm > 0, prefix + "clip_norm", self.clip_norm, "must be > 0")
+        require(
             self.init_rows == 0 or self.init_rows >= 2,
             prefix + "init_rows",
             self.init_rows,
             "must be 0 (one batch) or at least 2",
         )
-        _require(self.log_every >= 1, prefix + "log_every", self.log_every, "must be >= 1")
-        _require(self.eval_every >= 0, prefix + "eval_every", self.eval_every, "must be >= 0")
 
 
 @dataclasses.dataclass
@@ -187,8 +180,8 @@ class CheckpointConfig:
 
     def validate(self, prefix: str = "checkpoint.") -> None:
         """Raise ConfigError for an impossible value."""
-        _require(self.every >= 1, prefix + "every", self.every, "must be >= 1")
-        _require(self.keep >= 1, prefix + "keep", self.keep, "must be >= 1")
+        check_types(self, prefix)
+        check_least(self, prefix, every=1, keep=1)
 
 
 @dataclasses.dataclass
@@ -215,7 +208,8 @@ class Config:
 
     def validate(self) -> "Config":
         """Return self, or raise ConfigError naming the field."""
-        _require(self.seed >= 0, "seed", self.seed, "must be >= 0")
+        check_types(self)
+        check_least(self, "", seed=0)
         for part in (self.encoder, self.flow, self.data, self.train, self.checkpoint):
             part.validate()
         return self

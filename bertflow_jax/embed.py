@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
+from bertflow_jax.checks import check_count
 from bertflow_jax.data.tokens import TokenBatch, check_texts, make_batches
 from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig
 from bertflow_jax.encoder.embedding import make_embed_fn, unit_length
@@ -25,6 +25,7 @@ from bertflow_jax.encoder.pretrained import Encoder, load_encoder, save_encoder
 from bertflow_jax.errors import InputError
 from bertflow_jax.flow import glow
 from bertflow_jax.postprocess.flow import Flow
+from bertflow_jax.workdir import prepare_output
 
 EmbedFn = Callable[[Any, jax.Array, jax.Array], jax.Array]
 
@@ -157,8 +158,7 @@ class SentenceEncoder:
         """
         if isinstance(texts, str):
             return self.encode([texts], batch_size, normalize, show_progress)[0]
-        if batch_size < 1:
-            raise InputError(f"batch_size={batch_size} must be >= 1")
+        batch_size = check_count(batch_size, "batch_size", 1)
         rows = check_texts(texts)
         tokenizer = self.encoder.tokenizer
         ids = tokenizer(rows).ids if rows else []
@@ -192,14 +192,14 @@ class SentenceEncoder:
 
         `from_pretrained(folder)` gives the same vectors; sentence-transformers reads the folder
         too where its Pooling module can say the same. Raises InputError with a post-processor,
-        which this layout has no place for.
+        which this layout has no place for, and WorkdirError where the folder cannot be made.
         """
         if self._postprocess is not None:
             raise InputError(
                 f"save_pretrained writes the encoder alone; save the {self._postprocess.name} "
                 "with its checkpoint"
             )
-        save_encoder(self.encoder, Path(folder).expanduser())
+        save_encoder(self.encoder, prepare_output(os.fspath(folder), "folder"))
 
 
 def _embed_fn(encoder: Encoder, postprocess: PostProcessor | None) -> EmbedFn:

@@ -12,6 +12,7 @@ from bertflow_jax.config import Config
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.errors import DataNotFoundError
 from bertflow_jax.flow.glow import init_variables
+from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.flow import Flow
 from bertflow_jax.training.metrics import METRICS_FILE
 from bertflow_jax.training.run import check_same, load_encoder
@@ -44,7 +45,7 @@ def load_run(workdir: str | os.PathLike[str], step: int | None = None) -> Run:
       CheckpointError: the step asked for (or every step) is damaged, or the encoder's files are no
         longer those the flow was fitted on.
     """
-    folder = Path(workdir).expanduser().absolute()
+    folder = user_path(workdir, "--workdir").absolute()
     if not folder.is_dir():
         raise DataNotFoundError(f"--workdir {folder} not found: name the folder train.py wrote")
     store = CheckpointStore(folder)

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from bertflow_jax.errors import ConfigError, WorkdirError
+from bertflow_jax.paths import user_path
 
 
 def prepare_output(folder: str | Path, flag: str = "--output") -> Path:
@@ -16,7 +17,7 @@ def prepare_output(folder: str | Path, flag: str = "--output") -> Path:
     """
     if not str(folder).strip():
         raise WorkdirError(f"{flag} is blank; name a folder")
-    path = Path(folder).expanduser().absolute()
+    path = user_path(folder, flag).absolute()
     if os.path.isfile(path):
         raise WorkdirError(f"{flag}={folder} is a file; name a folder")
     try:
@@ -30,21 +31,40 @@ def prepare_output(folder: str | Path, flag: str = "--output") -> Path:
 
 
 def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Path:
-    """Return the absolute workdir of a run, emptied if asked.
+    """Return the absolute workdir of a run; nothing in it is touched yet.
 
     Raises:
       ConfigError: both flags are given.
-      WorkdirError: as `prepare_output`, or not empty and neither flag given.
+      WorkdirError: as `prepare_output`; not empty and neither flag given; --overwrite of a folder
+        that the current or the home folder lies in.
     """
     if resume and overwrite:
         raise ConfigError("--resume and --overwrite exclude each other: give one")
     folder = prepare_output(workdir, "--workdir")
-    if any(folder.iterdir()) and not resume:
-        if not overwrite:
-            raise WorkdirError(
-                f"--workdir={workdir} is not empty: give --resume to go on with the run in it, "
-                "--overwrite to delete it, or another folder"
-            )
-        shutil.rmtree(folder)
-        folder.mkdir()
+    if not any(folder.iterdir()) or resume:
+        return folder
+    if not overwrite:
+        raise WorkdirError(
+            f"--workdir={workdir} is not empty: give --resume to go on with the run in it, "
+            "--overwrite to delete it, or another folder"
+        )
+    for kept in (Path.cwd(), Path.home()):
+        if kept.resolve().is_relative_to(folder.resolve()):
+            raise WorkdirError(f"--workdir={workdir} --overwrite would delete {kept}")
     return folder
+
+
+def clear_workdir(folder: Path) -> None:
+    """Delete what is in a folder, not the folder itself (it may be a link or a mount).
+
+    Raises:
+      WorkdirError: something in it cannot be deleted.
+    """
+    try:
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+    except OSError as error:
+        raise WorkdirError(f"--workdir={folder} cannot be emptied: {error}") from error

@@ -126,3 +126,13 @@ def test_a_failed_save_is_an_error_and_keeps_the_older_ones(store, monkeypatch):
         _save(store, 5)
     monkeypatch.undo()
     assert store.newest_good(_read(store))[0] == 4
+
+
+def test_a_resumed_run_never_prunes_its_own_steps(store):
+    """Damaged steps above the one resumed from once made keep=1 delete the step just saved."""
+    store.drop_after(2)
+    assert store.steps() == [2]
+    lone = CheckpointStore(store.folder.parent, keep=1)
+    for step in (9, 3):
+        _save(lone, step)
+    assert lone.steps() == [3, 9]

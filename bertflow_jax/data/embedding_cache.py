@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 
 from bertflow_jax.errors import WorkdirError
+from bertflow_jax.paths import user_path
+from bertflow_jax.workdir import prepare_output
 
 _log = logging.getLogger(__name__)
-_FORMAT = 1  # raised when the encoder's arithmetic changes, so that old entries are not used
+_FORMAT = 2  # raised when the encoder's arithmetic changes, so that old entries are not used
 
 
 def text_digest(texts: Sequence[str]) -> str:
@@ -57,7 +59,7 @@ def embed_cached(
     Raises:
       WorkdirError: the cache folder cannot be written.
     """
-    folder = Path(cache_dir).expanduser() if cache_dir else default_cache_dir()
+    folder = user_path(cache_dir, "cache_dir") if cache_dir else default_cache_dir()
     described = json.dumps({"format": _FORMAT, **identity}, sort_keys=True)
     key = hashlib.sha256((described + text_digest(texts)).encode()).hexdigest()
     entry = folder / "embeddings" / f"{key}.npy"
@@ -65,9 +67,11 @@ def embed_cached(
     if found is not None:
         _log.info("embeddings taken from %s", entry)
         return found
+    # Asked before the long computation, not after it.
+    prepare_output(entry.parent, "cache_dir")
+    entry.parent.chmod(0o700)
     embeddings = np.ascontiguousarray(encode(texts), np.float32)
     try:
-        entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write(entry, embeddings)
     except OSError as error:
         raise WorkdirError(
@@ -80,8 +84,12 @@ def _read(entry: Path, rows: int) -> np.ndarray | None:
     digest_file = entry.with_suffix(".sha256")
     if not (entry.is_file() and digest_file.is_file()):
         return None
-    raw = entry.read_bytes()
-    if hashlib.sha256(raw).hexdigest() != digest_file.read_text("ascii").strip():
+    try:
+        raw, digest = entry.read_bytes(), digest_file.read_bytes()
+    except OSError as error:
+        _log.warning("cached embeddings %s cannot be read: %s", entry, error)
+        return None
+    if hashlib.sha256(raw).hexdigest().encode() != digest.strip():
         _log.warning("cached embeddings %s are damaged: computing them again", entry)
         return None
     embeddings = np.load(io.BytesIO(raw), allow_pickle=False)

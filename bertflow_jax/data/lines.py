@@ -1,5 +1,6 @@
 """The one reader of text files: bytes to lines, with the same rules for every source."""
 
+import codecs
 import gzip
 import hashlib
 import json
@@ -9,6 +10,8 @@ from pathlib import Path
 
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 
+# Python's codecs of host names, literals and the like, which are no encoding of a text file.
+_NOT_OF_FILES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape")
 _ENCODING_HINT = (
     "if the file has another encoding, name it: data.encoding in a config, --encoding for "
     "evaluate.py"
@@ -26,15 +29,12 @@ def read_lines(path: Path, encoding: str = "utf-8") -> list[str]:
       DataNotFoundError: there is no such file.
       DataError: a folder, a damaged .gz, an invalid byte (file, line and byte are named) or a
         binary file.
-      ConfigError: the encoding is unknown.
+      ConfigError: the encoding is unknown, or none of text.
     """
+    _check_encoding(encoding)
     data = _read_bytes(path)
     try:
         text = data.decode(encoding)
-    except LookupError as error:
-        raise ConfigError(
-            f"encoding={encoding!r} is not an encoding Python knows; try utf-8, latin-1 or utf-16"
-        ) from error
     except UnicodeDecodeError as error:
         line = 1 + data.count(b"\n", 0, error.start)
         raise DataError(
@@ -52,6 +52,19 @@ def read_lines(path: Path, encoding: str = "utf-8") -> list[str]:
     if not lines[-1]:
         lines.pop()
     return [line.rstrip("\r") for line in lines]
+
+
+def _check_encoding(encoding: str) -> None:
+    try:
+        known = codecs.lookup(encoding).name not in _NOT_OF_FILES
+        "".encode(encoding)  # refuses a codec from bytes to bytes, such as base64
+    except (LookupError, ValueError):
+        known = False
+    if not known:
+        raise ConfigError(
+            f"encoding={encoding!r} is not an encoding of text that Python knows; set "
+            "data.encoding in a config, --encoding for evaluate.py, to utf-8, latin-1 or utf-16"
+        )
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -13,6 +13,7 @@ from bertflow_jax.data import sts_files
 from bertflow_jax.data.lines import digest, read_lines
 from bertflow_jax.data.sts_files import PUBLISHED_SUBSETS, STS_YEARS, Row
 from bertflow_jax.errors import DataError
+from bertflow_jax.paths import user_path
 
 EVERYDAY = Path(__file__).parent / "corpus" / "everyday.tsv"
 TASKS = ("stsb", "sickr", *STS_YEARS, "everyday")
@@ -106,8 +107,8 @@ def load_task(
         return StsTask(name, {name: _scored(name, _everyday_rows())})
     if data_dir is None or not str(data_dir).strip():
         raise DataError(f"task {name} needs a data folder: give --data_dir (data_dir=...)")
-    folder = sts_files.task_folder(Path(data_dir).expanduser(), name)
-    sts_files.check_splits(name, splits)
+    folder = sts_files.task_folder(user_path(data_dir, "--data_dir"), name)
+    sts_files.check_splits(name, splits, "--splits")
     if name in STS_YEARS:
         return _load_year(name, folder, smt, encoding)
     read = sts_files.read_stsb_rows if name == "stsb" else sts_files.read_sick_rows

@@ -75,16 +75,19 @@ def task_folder(data_dir: Path, task: str) -> Path:
     )
 
 
-def check_splits(task: str, splits: Sequence[str]) -> None:
-    """Raise DataError unless every split exists for the task and is named once."""
+def check_splits(task: str, splits: Sequence[str], field: str) -> None:
+    """Raise DataError, naming flag or config `field`, for a split not there or named twice."""
     known = _SPLITS[task]
-    unknown = [split for split in splits if split not in known]
+    given = f"{field}={','.join(splits)}"
+    unknown = [repr(split) for split in splits if split not in known]
     if unknown or not splits:
+        fewer = " or fewer of them" if len(known) > 1 else ""
         raise DataError(
-            f"unknown split {', '.join(unknown)!r} of {task}; it has {', '.join(known)}"
+            f"{given}: {task} has no split {', '.join(unknown) or repr('')}; set "
+            f"{field}={','.join(known)}{fewer}"
         )
     if len(set(splits)) < len(splits):
-        raise DataError(f"splits {', '.join(splits)} of {task}: a split is named twice")
+        raise DataError(f"{given}: a split of {task} is named twice")
 
 
 def subset_names(folder: Path, smt: bool) -> list[str]:

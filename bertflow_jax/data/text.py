@@ -13,6 +13,7 @@ from bertflow_jax.data import sts_files
 from bertflow_jax.data.lines import digest, read_lines
 from bertflow_jax.data.sts import EVERYDAY
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
+from bertflow_jax.paths import user_path
 
 Example = tuple[str, ...]
 
@@ -54,7 +55,7 @@ def load_text(config: DataConfig) -> TextCorpus:
     if config.path == "everyday":
         examples, details = _everyday(config)
     else:
-        path = Path(config.path).expanduser()
+        path = user_path(config.path, "data.path")
         if not os.path.exists(path):
             raise DataNotFoundError(f"data.path={config.path}: no such file or folder")
         kind = _format(path, config.format)
@@ -184,7 +185,7 @@ def _read_sts(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, 
     task = config.task
     folder = sts_files.task_folder(path, task)
     splits = [split.strip() for split in config.splits.split(",") if split.strip()]
-    sts_files.check_splits(task, splits)
+    sts_files.check_splits(task, splits, "data.splits")
     details: dict[str, Any] = {"task": task, "splits": splits, "unlabelled_pairs_included": True}
     examples: list[Example] = []
     if task in sts_files.STS_YEARS:

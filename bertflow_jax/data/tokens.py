@@ -156,10 +156,15 @@ def check_texts(texts: Iterable[object]) -> list[str]:
 
     Raises InputError naming row and type for anything that is not a str (None, NaN, bytes).
     """
-    if isinstance(texts, bytes | bytearray | Mapping | set) or not isinstance(texts, Iterable):
+    try:
+        # Not a test for Iterable, which an array of no dimension passes.
+        rows = None if isinstance(texts, bytes | bytearray | Mapping | set) else iter(texts)
+    except TypeError:
+        rows = None
+    if rows is None:
         raise InputError(f"a list of str is expected, not {type(texts).__name__}")
     checked: list[str] = []
-    for i, text in enumerate(texts):
+    for i, text in enumerate(rows):
         if not isinstance(text, str):
             shown = " (nan)" if isinstance(text, float) and text != text else ""
             raise InputError(f"row {i} is {type(text).__name__}{shown}, not str")

@@ -11,6 +11,7 @@ from pathlib import Path
 from huggingface_hub import constants, errors, snapshot_download
 
 from bertflow_jax.errors import DataNotFoundError, InputError
+from bertflow_jax.paths import user_path
 
 MINI_BERT = "mini_bert"
 
@@ -46,15 +47,16 @@ def resolve_folder(path_or_hub_id: str | os.PathLike[str], revision: str | None 
 
     Raises DataNotFoundError for a missing folder or a Hub id that cannot be had, saying why.
     """
+    folder = user_path(path_or_hub_id, "encoder")
     name = os.fspath(path_or_hub_id)
     if not name.strip():
         raise InputError("the encoder's path is empty")
     if name == MINI_BERT:
         return Path(str(importlib.resources.files("bertflow_jax") / "models" / MINI_BERT))
-    folder = Path(name).expanduser()
-    if folder.is_dir():
+    # Not Path.is_dir and Path.exists, which raise for a name that is too long.
+    if os.path.isdir(folder):
         return folder
-    if folder.exists():
+    if os.path.exists(folder):
         raise DataNotFoundError(f"{name} is a file; give the folder of the encoder")
     if not isinstance(path_or_hub_id, str) or _looks_local(name):
         raise DataNotFoundError(f"folder not found: {name}")

@@ -90,6 +90,8 @@ def parse_pooling(name: str, num_layers: int) -> PoolingSpec:
 
     Raises ConfigError, listing the names, for an unknown one, and for layers the encoder lacks.
     """
+    if not isinstance(name, str):
+        raise _unknown(name)
     text = "".join(name.split())
     match = re.fullmatch(r"(layers=\([^()]*\)|[^,()]+)((?:,[a-z]+)*)", text)
     if match is None:
@@ -108,7 +110,7 @@ def parse_pooling(name: str, num_layers: int) -> PoolingSpec:
     return PoolingSpec(layers, tokens[0] if tokens else "mean", reduce)
 
 
-def _unknown(name: str) -> ConfigError:
+def _unknown(name: object) -> ConfigError:
     return ConfigError(f"unknown pooling {name!r}; the names are: {POOLING_NAMES}")
 
 

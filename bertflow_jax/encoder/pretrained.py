@@ -57,6 +57,11 @@ class Encoder:
         """Return what decides the vectors, JSON-safe; equal identities give equal vectors."""
         return {
             "weights_sha256": params_digest(self.params),
+            # What the config alone says: the same weights with other heads are another encoder.
+            "num_attention_heads": self.config.num_attention_heads,
+            "hidden_act": self.config.hidden_act,
+            "layer_norm_eps": self.config.layer_norm_eps,
+            "lower_first": self.lower_first,
             "tokenizer_sha256": self.tokenizer.digest(),
             "pooling": str(self.pooling),
             "max_length": self.tokenizer.max_length,

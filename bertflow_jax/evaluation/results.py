@@ -115,13 +115,16 @@ def write_results(path: Path, results: Mapping[str, Any]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 file through a temporary one beside it, so that no half file is ever left.
 
+    A lone surrogate, as in a path whose bytes are not UTF-8, is written as its escape.
+
     Raises:
       WorkdirError: the file cannot be written.
     """
     temporary = None
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+        # In JSON the escape that this makes of a surrogate means that surrogate.
+        with os.fdopen(handle, "w", -1, "utf-8", "backslashreplace", "\n") as file:
             file.write(text)
         # mkstemp makes private files; results are for sharing, under the user's own mask.
         mask = os.umask(0)

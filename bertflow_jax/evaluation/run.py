@@ -16,6 +16,7 @@ from bertflow_jax.evaluation.published import PUBLISHED
 from bertflow_jax.evaluation.results import build_results, write_results
 from bertflow_jax.evaluation.table import COLUMNS, format_table, task_columns
 from bertflow_jax.evaluation.tasks import SentenceTable, evaluate
+from bertflow_jax.paths import user_path
 from bertflow_jax.workdir import prepare_output
 
 if TYPE_CHECKING:
@@ -97,8 +98,12 @@ def run_evaluation(options: EvalOptions) -> dict[str, Any]:
 
 def _expanded(options: EvalOptions) -> EvalOptions:
     """Expand `~`, which a shell leaves alone in --name=~/folder."""
-    paths = {name: getattr(options, name) for name in ("workdir", "data_dir", "output", "figure")}
-    expanded = {name: os.path.expanduser(path) for name, path in paths.items() if path is not None}
+    names = ("workdir", "data_dir", "output", "figure", "cache_dir")
+    paths = {name: getattr(options, name) for name in names}
+    # A blank one stays as it is, for the check of its own flag.
+    expanded: dict[str, Any] = {
+        name: str(user_path(path, f"--{name}")) for name, path in paths.items() if path
+    }
     return dataclasses.replace(options, **expanded)
 
 
@@ -122,6 +127,8 @@ def _check_options(options: EvalOptions) -> None:
     if (options.report or options.figure) and importlib.util.find_spec("matplotlib") is None:
         raise ConfigError("the report needs matplotlib: pip install matplotlib, or give --noreport")
     if options.figure is not None:
+        if not options.figure.strip():
+            raise ConfigError("--figure is blank; name a .png or .svg file")
         from bertflow_jax.evaluation.plots import check_figure_path
 
         check_figure_path(Path(options.figure))
@@ -148,6 +155,11 @@ def _check_workdir(options: EvalOptions) -> None:
 
 def _load_tasks(options: EvalOptions) -> list[StsTask]:
     names = options.tasks or (TASKS[:-1] if options.data_dir is not None else ("everyday",))
+    if not all(name.strip() for name in names):
+        raise ConfigError(
+            f"--tasks={','.join(names)}: a name is blank; put one comma between two names, and "
+            "none at the end"
+        )
     unknown = [name for name in names if name not in TASKS]
     if unknown:
         raise ConfigError(f"--tasks: unknown {', '.join(unknown)}; known are {', '.join(TASKS)}")

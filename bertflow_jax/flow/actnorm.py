@@ -13,8 +13,8 @@ import jax.numpy as jnp
 
 LOG_SCALE_FACTOR = 3.0
 _EPS = 1e-6
-# A channel that varies less than this share of the median channel counts as constant: its scale is
-# bounded by 1 / (share * median), where 1 / _EPS would blow up the first unseen value.
+# A channel that varies less than this share of a typical one counts as constant: scaling it up by
+# 1 / _EPS would blow up the first unseen value.
 CONSTANT_SHARE = 1e-3
 
 Params = dict[str, jax.Array]
@@ -72,10 +72,12 @@ def init_actnorm(key: jax.Array, channels: int, mode: str) -> Params:
 def fit_actnorm(x: jax.Array) -> Params:
     """Return the parameters that give float32[N, C] mean 0 and variance 1 in every channel.
 
-    b = -mean(x), s = -log(std(x) + 1e-6) / 3 with the population deviation; the deviation of a
-    (nearly) constant channel is raised to `CONSTANT_SHARE` of the median one.
+    b = -mean(x), s = -log(std(x) + 1e-6) / 3 with the population deviation. A (nearly) constant
+    channel is given the mean deviation of all channels: an ordinary gain, here and, since it stays
+    constant, in the steps that follow.
     """
     mean = jnp.mean(x, axis=0)
     std = jnp.sqrt(jnp.mean(jnp.square(x - mean), axis=0))
-    std = jnp.maximum(std, CONSTANT_SHARE * jnp.median(std))
+    typical = jnp.mean(std)
+    std = jnp.where(std < CONSTANT_SHARE * typical, typical, std)
     return {"bias": -mean, "log_scale": -jnp.log(std + _EPS) / LOG_SCALE_FACTOR}

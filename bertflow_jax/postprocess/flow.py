@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,14 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from bertflow_jax.checks import check_count
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
-from bertflow_jax.errors import BertFlowError, CheckpointError, ConfigError, DataNotFoundError
+from bertflow_jax.errors import BertFlowError, CheckpointError, DataNotFoundError, InputError
 from bertflow_jax.flow import glow
+from bertflow_jax.paths import user_path
 from bertflow_jax.training.fit import check_embeddings, initial_state, prepare_data
 from bertflow_jax.training.loop import run_fit
+from bertflow_jax.workdir import prepare_output
 
 _ARRAYS_FILE, _CONFIG_FILE = "flow.safetensors", "flow_config.json"
 _ROWS = 1024  # rows of one device call; shorter inputs are padded to a power of two
@@ -45,9 +49,9 @@ class Flow:
         Raises:
           ConfigError: a field has an impossible value.
         """
-        self.config = config or FlowConfig()
+        self.config = FlowConfig() if config is None else config
         self.seed = seed
-        self.train = train or TrainConfig()
+        self.train = TrainConfig() if train is None else train
         Config(seed=seed, flow=self.config, train=self.train).validate()
         self.variables: dict[str, Any] | None = None
         self.features: int | None = None
@@ -75,7 +79,8 @@ class Flow:
           TrainingError: all rows are equal, or the loss stopped being finite.
         """
         config = Config(seed=self.seed, flow=self.config, train=self.train)
-        rows = np.arange(len(np.asarray(embeddings)), dtype=np.int32)[:, None]
+        embeddings = check_embeddings(embeddings)
+        rows = np.arange(len(embeddings), dtype=np.int32)[:, None]
         data = prepare_data(embeddings, rows, held_out=0.0, seed=self.seed)
         result = run_fit(config, data, initial_state(config, data), progress=progress)
         self.variables, self.features = result.state.variables, data.features
@@ -100,9 +105,18 @@ class Flow:
         Args:
           key: a JAX random key.
           n: number of rows.
+
+        Raises:
+          InputError: `key` is no random key, or `n` no integer >= 0.
         """
         variables, features = self._fitted()
-        latents = jax.random.normal(key, (n, features))
+        rows = check_count(n, "n", 0)
+        try:
+            latents = jax.random.normal(key, (rows, features))
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"key must be one JAX random key, as jax.random.key(0), not {type(key).__name__}"
+            ) from error
         return np.asarray(glow.bijector(self.config, variables, features).inverse(latents))
 
     @property
@@ -112,10 +126,13 @@ class Flow:
         return glow.distribution(self.config, variables, features)
 
     def save(self, folder: str | Path) -> None:
-        """Write the fitted flow into a folder (safetensors and JSON, no pickle)."""
+        """Write the fitted flow into a folder (safetensors and JSON, no pickle).
+
+        Raises:
+          WorkdirError: the folder is blank, a file, or cannot be written.
+        """
         variables, features = self._fitted()
-        folder = Path(folder).expanduser()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = prepare_output(folder, "folder")
         flat = flax.traverse_util.flatten_dict(variables, sep="/")
         save_file(
             {name: np.ascontiguousarray(leaf) for name, leaf in flat.items()},
@@ -135,11 +152,12 @@ class Flow:
 
         Raises:
           DataNotFoundError: the folder or one of its two files is missing.
-          CheckpointError: a file is damaged, or the arrays do not fit the config.
+          CheckpointError: a file is damaged, or the arrays do not fit the config or hold a
+            number that is not finite.
         """
-        folder = Path(folder).expanduser()
+        folder = user_path(folder, "folder")
         for name in (_CONFIG_FILE, _ARRAYS_FILE):
-            if not (folder / name).is_file():
+            if not os.path.isfile(folder / name):
                 raise DataNotFoundError(f"{folder / name} not found: not a saved flow")
         try:
             described = json.loads((folder / _CONFIG_FILE).read_text("utf-8"))
@@ -151,9 +169,7 @@ class Flow:
             features = described["features"]
             expected = jax.eval_shape(lambda: glow.init_variables(flow.config, features, 0))
             flat = load_file(folder / _ARRAYS_FILE)
-        except (ValueError, KeyError, TypeError, SafetensorError) as error:
-            if isinstance(error, ConfigError):
-                raise
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise CheckpointError(f"{folder}: not a readable flow ({error})") from error
         shapes = flax.traverse_util.flatten_dict(expected, sep="/")
         for name in sorted(set(shapes) ^ set(flat)):
@@ -164,6 +180,11 @@ class Flow:
                 raise CheckpointError(
                     f"{folder / _ARRAYS_FILE}: {name!r} has shape {leaf.shape}, "
                     f"the config says {shapes[name].shape}"
+                )
+            if not np.isfinite(leaf).all():
+                raise CheckpointError(
+                    f"{folder / _ARRAYS_FILE}: {name!r} holds a number that is not finite; save "
+                    "the flow again, or fit it anew"
                 )
         flow.variables = flax.traverse_util.unflatten_dict(flat, sep="/")
         flow.features = features

@@ -15,6 +15,8 @@ from bertflow_jax.training.order import ExampleOrder
 from bertflow_jax.training.steps import FitState, flat_params
 
 _log = logging.getLogger(__name__)
+_INIT_SHARE = 0.1  # of a dimension's deviation that the rows of the initialisation must show
+_SMALL = 1e-4  # below this deviation the 1e-6 of ActNorm and the optimiser's step are not small
 _ROUNDING = 1e-6  # float32 rounding of a constant c leaves a deviation of up to about 1e-7 |c|
 
 
@@ -42,7 +44,10 @@ class FitData:
 
 def check_embeddings(embeddings: np.ndarray, features: int | None = None) -> np.ndarray:
     """Return float32[N, D], or raise InputError for another shape, kind or a non-finite row."""
-    array = np.asarray(embeddings)
+    try:
+        array = np.asarray(embeddings)
+    except ValueError as error:
+        raise InputError(f"embeddings are not an array of shape [N, D]: {error}") from error
     if array.ndim != 2 or array.dtype.kind not in "fiu":
         raise InputError(
             f"embeddings must be a numeric array of shape [N, D], not {array.dtype}"
@@ -87,6 +92,12 @@ def spread_constant_dimensions(
             f"all {len(embeddings)} embeddings are equal: a flow needs rows that differ"
         )
     typical = float(np.median(std[varying]))
+    if typical < _SMALL:
+        _log.warning(
+            "the embeddings vary by only %.1e: the fit is made for values of ordinary size; "
+            "multiply them by a constant first",
+            typical,
+        )
     constant = np.flatnonzero(std <= np.maximum(rounding, CONSTANT_SHARE * typical))
     if constant.size == 0:
         return embeddings, ()
@@ -120,7 +131,13 @@ def prepare_data(
     spread, constant = spread_constant_dimensions(embeddings, seed)
     kept_out = round(held_out * len(rows))
     shuffled = np.random.default_rng([seed, 2]).permutation(len(rows))
-    return FitData(spread, rows[shuffled[kept_out:]], rows[shuffled[:kept_out]], constant)
+    fitted = rows[shuffled[kept_out:]]
+    if kept_out and len(np.unique(embeddings[fitted.reshape(-1)], axis=0)) < 2:
+        raise TrainingError(
+            f"data.held_out={held_out} leaves fewer than two different sentences to fit on; lower "
+            "it, or give more text"
+        )
+    return FitData(spread, fitted, rows[shuffled[:kept_out]], constant)
 
 
 def example_order(train: TrainConfig, data: FitData, seed: int) -> ExampleOrder:
@@ -154,10 +171,19 @@ def init_sentences(config: Config, data: FitData) -> np.ndarray:
     """Return the rows of the embeddings that the data-dependent initialisation looks at, int[R].
 
     The sentences of the first batch, or the first `train.init_rows` sentences in the fit's order.
+    A batch in which some dimension hardly varies (few rows, equal rows, sparse dimensions) would
+    scale that dimension up beyond all measure: the rows are doubled until none does.
     """
     order = example_order(config.train, data, config.seed)
     per_example = data.rows.shape[1]
+    epoch = data.rows[ExampleOrder(len(data.rows), len(data.rows), config.seed).batches(0, 1)[0]]
+    sentences = epoch.reshape(-1)
     wanted = config.train.init_rows or max(2, order.batch_size * per_example)
-    batches = -(-wanted // (order.batch_size * per_example))
-    sentences = data.rows[order.batches(0, batches)].reshape(-1)
-    return sentences[: min(wanted, len(data.rows) * per_example)]
+    spread = np.std(data.embeddings[data.rows.reshape(-1)], axis=0)
+    while wanted < len(sentences):
+        seen = np.std(data.embeddings[sentences[:wanted]], axis=0)
+        if (seen >= _INIT_SHARE * spread).all():
+            break
+        wanted *= 2
+        _log.info("ActNorm initialisation looks at %d rows: fewer do not vary enough", wanted)
+    return sentences[:wanted]

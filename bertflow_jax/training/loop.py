@@ -151,14 +151,14 @@ def _check_finite(metrics: StepMetrics, state: FitState, done: int) -> None:
         raise TrainingError(
             f"the loss is not finite at step {done + bad + 1} "
             f"(bits/dim {metrics.bits_per_dim[bad]}, gradient norm {metrics.grad_norm[bad]}); "
-            "stopped, the last good state is kept. Lower train.learning_rate, or look for "
+            "stopped, no state from here on is saved. Lower train.learning_rate, or look for "
             "outliers in the embeddings"
         )
     params = jax.tree.leaves(state.variables["params"])
     if not all(bool(jnp.isfinite(p).all()) for p in params):
         raise TrainingError(
-            f"a parameter is not finite after step {done + len(finite)}; stopped, the last "
-            "good state is kept. Lower train.learning_rate"
+            f"a parameter is not finite after step {done + len(finite)}; stopped, no state "
+            "from here on is saved. Lower train.learning_rate"
         )
 
 

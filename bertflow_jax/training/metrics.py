@@ -31,13 +31,16 @@ class MetricsWriter:
         if not self.path.is_file():
             return
         kept = []
-        for line in self.path.read_text("utf-8").splitlines():
+        for line in self.path.read_text("utf-8", errors="replace").splitlines():
             try:
                 if json.loads(line)["step"] <= step:
                     kept.append(line + "\n")
             except (ValueError, KeyError, TypeError):
                 continue  # the half line of a run that was killed while writing it
-        self.path.write_text("".join(kept), "utf-8")
+        # Renamed into place: a run killed here must not lose its history.
+        rewritten = self.path.with_suffix(".tmp")
+        rewritten.write_text("".join(kept), "utf-8")
+        rewritten.replace(self.path)
 
     def write(self, step: int, values: dict[str, float]) -> None:
         """Write the metrics of one step."""

@@ -1,5 +1,6 @@
 """One experiment from config to checkpoint: what `train.py` runs."""
 
+import dataclasses
 import logging
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ from bertflow_jax.config import Config
 from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.data.text import TextCorpus, load_text
 from bertflow_jax.embed import SentenceEncoder
+from bertflow_jax.encoder.hub import MINI_BERT
 from bertflow_jax.errors import CheckpointError, ConfigError
+from bertflow_jax.paths import user_path
 from bertflow_jax.training.fit import FitData, init_sentences, initial_state, prepare_data
 from bertflow_jax.training.loop import FitResult, run_fit
 from bertflow_jax.training.metrics import MetricsWriter
 from bertflow_jax.training.steps import FitState
-from bertflow_jax.workdir import prepare_workdir
+from bertflow_jax.workdir import clear_workdir, prepare_workdir
 
 _log = logging.getLogger(__name__)
 # What may differ from the checkpoint on --resume: how long, and how often to log and save. The
@@ -48,13 +51,13 @@ def train(
       config: the experiment.
       workdir: folder of checkpoints/, metrics.jsonl and tensorboard/.
       resume: go on from the newest good checkpoint.
-      overwrite: delete what is in the workdir first.
+      overwrite: delete what is in the workdir, once text and encoder are there.
       progress: show progress bars.
 
     Raises:
       BertFlowError: anything the caller can mend; see `bertflow_jax.errors`.
     """
-    config.validate()
+    config = _absolute(config.validate())
     folder = prepare_workdir(workdir, resume=resume, overwrite=overwrite)
     corpus = load_text(config.data)
     encoder = load_encoder(config)
@@ -62,6 +65,8 @@ def train(
     store = CheckpointStore(folder, keep=config.checkpoint.keep)
     resumed = _check_resume(store, config, identity, corpus) if resume else None
     data = embed_corpus(config, encoder, corpus, progress=progress)
+    if overwrite:
+        clear_workdir(folder)
     state, init_rows = _first_state(config, data, store, resumed)
 
     def save(state: FitState) -> None:
@@ -78,6 +83,16 @@ def train(
         folder, tensorboard=config.train.tensorboard, resume_step=int(state.step)
     ) as sink:
         return run_fit(config, data, state, sink=sink, save=save, progress=progress)
+
+
+def _absolute(config: Config) -> Config:
+    """Return the config with local folders as absolute paths: a run is restored from anywhere."""
+    encoder = config.encoder
+    folder = user_path(encoder.path, "encoder.path")
+    if encoder.path != MINI_BERT and folder.is_dir():
+        encoder = dataclasses.replace(encoder, path=str(folder.absolute()))
+    cache = str(user_path(config.cache_dir, "cache_dir").absolute()) if config.cache_dir else ""
+    return dataclasses.replace(config, encoder=encoder, cache_dir=cache)
 
 
 def load_encoder(config: Config) -> SentenceEncoder:
@@ -165,6 +180,7 @@ def _first_state(
 
     arrays, records = store.newest_good(load)
     step = records.state["step"]
+    store.drop_after(step)
     _log.info("resumed from step %d", step)
     state = FitState(jax.numpy.asarray(step, jax.numpy.int32), arrays["flow"], arrays["optimizer"])
     return state, records.state["actnorm_init"]["rows"]

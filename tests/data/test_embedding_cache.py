@@ -52,7 +52,7 @@ def test_where_a_text_ends_is_part_of_the_digest():
     assert text_digest(["ab", "c"]) != text_digest(["a", "bc"]) != text_digest(["abc"])
 
 
-@pytest.mark.parametrize("fault", ["truncate", "flip", "no digest"])
+@pytest.mark.parametrize("fault", ["truncate", "flip", "no digest", "binary digest"])
 def test_a_damaged_entry_is_computed_again(tmp_path, fault):
     """Half a file, a flipped byte or a missing digest is not served."""
     encode = Encoder()
@@ -64,6 +64,8 @@ def test_a_damaged_entry_is_computed_again(tmp_path, fault):
     elif fault == "flip":
         raw[-1] ^= 1
         entry.write_bytes(raw)
+    elif fault == "binary digest":
+        entry.with_suffix(".sha256").write_bytes(b"\xff\xfe")
     else:
         entry.with_suffix(".sha256").unlink()
     again = embed_cached(encode, IDENTITY, TEXTS, tmp_path)
@@ -76,5 +78,7 @@ def test_a_damaged_entry_is_computed_again(tmp_path, fault):
 def test_an_unusable_cache_folder_is_named(tmp_path):
     """A file where the folder should be: the error says which and what to set."""
     (tmp_path / "file").write_text("x")
-    with pytest.raises(WorkdirError, match=r"file.*set cache_dir"):
-        embed_cached(Encoder(), IDENTITY, TEXTS, tmp_path / "file")
+    encode = Encoder()
+    with pytest.raises(WorkdirError, match=r"cache_dir=.*file"):
+        embed_cached(encode, IDENTITY, TEXTS, tmp_path / "file")
+    assert encode.calls == 0  # found out before the work, not after it

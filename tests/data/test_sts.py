@@ -215,8 +215,15 @@ def test_a_year_is_found_from_its_own_folder_but_no_other_year_is(tmp_path):
         ("stsb", "missing", ["test"], "no such folder"),
         ("stsb", ".", ["test"], "no data of stsb"),
         ("stsb", None, ["test"], "--data_dir"),
-        ("stsb", "data", ["trian"], "unknown split 'trian' of stsb; it has train, dev, test"),
-        ("stsb", "data", ["dev", "dev"], "named twice"),
+        (
+            "stsb",
+            "data",
+            ["trian"],
+            "--splits=trian: stsb has no split 'trian'; set --splits=train,dev,test or fewer",
+        ),
+        ("stsb", "data", [], "--splits=: stsb has no split ''"),
+        ("stsb", "~nosuchuser/x", ["test"], "--data_dir=~nosuchuser/x: the home folder"),
+        ("stsb", "data", ["dev", "dev"], "--splits=dev,dev: a split of stsb is named twice"),
         ("stsb", "data", ["dev"], "sts-dev.csv: no such file"),
     ],
 )

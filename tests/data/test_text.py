@@ -106,6 +106,11 @@ ERRORS = [
     ("x.csv", "a\tb\nc\td\n", {"columns": "1"}, DataError, "data.format=tsv"),
     ("x.txt", "a\nb\n", {"format": "sts"}, ConfigError, "data.format=sts"),
     ("x.txt", "a\nb\n", {"encoding": "utf-9"}, ConfigError, "utf-9"),
+    ("x.txt", "a\nb\n", {"encoding": ""}, ConfigError, "data.encoding"),
+    ("x.txt", "a\nb\n", {"encoding": "undefined"}, ConfigError, "encoding='undefined' is not"),
+    ("x.txt", "a\nb\n", {"encoding": "idna"}, ConfigError, "encoding='idna' is not"),
+    ("x.txt", "YQo=\n", {"encoding": "base64"}, ConfigError, "encoding='base64' is not"),
+    ("x.txt", "a\nb\n", {"encoding": "unicode_escape"}, ConfigError, "'unicode_escape' is not"),
 ]
 
 
@@ -123,10 +128,20 @@ def test_unusable_files_say_what_and_where(tmp_path, name, content, fields, kind
         ({"path": "missing.txt"}, DataNotFoundError, "data.path=missing.txt"),
         ({"path": "sts", "task": "sickr"}, DataNotFoundError, "no data of sickr"),
         ({"path": "sts", "task": "stsx"}, DataError, "unknown STS task 'stsx'"),
-        ({"path": "sts", "splits": "train,tset"}, DataError, "unknown split 'tset'"),
-        ({"path": "sts", "splits": ""}, DataError, "it has train, dev, test"),
-        ({"path": "sts", "task": "sts16"}, DataError, "'train, dev' of sts16; it has test"),
+        (
+            {"path": "sts", "splits": "train,tset"},
+            DataError,
+            "data.splits=train,tset: stsb has no split 'tset'",
+        ),
+        ({"path": "sts", "splits": ""}, DataError, "data.splits=: stsb has no split ''; set"),
+        (
+            {"path": "sts", "task": "sts16"},
+            DataError,
+            "no split 'train', 'dev'; set data.splits=test",
+        ),
         ({"path": "sts", "format": "tsv"}, ConfigError, "data.format=tsv"),
+        ({"path": "~nosuchuser/x"}, ConfigError, "data.path=~nosuchuser/x: the home folder"),
+        ({"path": "x" * 300}, DataNotFoundError, "no such file or folder"),
         ({"path": "everyday", "columns": "score"}, ConfigError, "data.columns"),
     ],
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bertflow_jax.encoder import resolve_folder
-from bertflow_jax.errors import DataNotFoundError, InputError
+from bertflow_jax.errors import BertFlowError, DataNotFoundError, InputError
 
 COMMIT = "a" * 40
 
@@ -51,6 +51,23 @@ def test_file_and_empty_name(tmp_path):
         resolve_folder(file)
     with pytest.raises(InputError, match="empty"):
         resolve_folder(" ")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("/" + "x" * 300, "folder not found: /xxx"),
+        ("x" * 300, "not a Hub id"),
+        ("~nosuchuser/x", "encoder=~nosuchuser/x: the home folder"),
+        ("a\0b", "zero byte"),
+        (5, "not int"),
+        (None, "not NoneType"),
+    ],
+)
+def test_names_that_no_folder_can_have(name, message):
+    """Catches OSError, RuntimeError and TypeError of pathlib."""
+    with pytest.raises(BertFlowError, match=message):
+        resolve_folder(name)
 
 
 class Hub(http.server.BaseHTTPRequestHandler):

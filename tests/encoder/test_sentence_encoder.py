@@ -15,6 +15,7 @@ from bertflow_jax.errors import (
     BertFlowError,
     ConfigError,
     InputError,
+    WorkdirError,
 )
 
 # One length bucket, so one compile an encoder; MIXED needs two.
@@ -155,9 +156,30 @@ def test_vectors_that_are_not_finite_are_an_error(encoder):
         SentenceEncoder(encoder.encoder, broken).encode(TEXTS)
 
 
+@pytest.mark.parametrize("batch_size", [0, -1, 2.5, "3", None, True])
+def test_batch_size_is_a_positive_integer(encoder, batch_size):
+    with pytest.raises(InputError, match=f"batch_size={batch_size!r}: must be an integer >= 1"):
+        encoder.encode(["a"], batch_size=batch_size)
+
+
+@pytest.mark.parametrize("texts", [np.array("abc"), 5, None])
+def test_what_cannot_be_walked_is_no_list_of_texts(encoder, texts):
+    """Catches "iteration over a 0-d array"."""
+    with pytest.raises(InputError, match=f"not {type(texts).__name__}"):
+        encoder.encode(texts)
+
+
+@pytest.mark.parametrize("place", ["", "file", "file/below"])
+def test_a_folder_that_cannot_be_made(encoder, tmp_path, place):
+    """Catches FileExistsError, and files strewn into the current folder."""
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(WorkdirError, match="folder"):
+        encoder.save_pretrained(place and tmp_path / place)
+
+
 def test_bad_arguments(encoder, bert_folder):
-    with pytest.raises(InputError, match="batch_size=0"):
-        encoder.encode(["a"], batch_size=0)
+    with pytest.raises(ConfigError, match="unknown pooling 5"):
+        SentenceEncoder.from_pretrained(bert_folder("a"), pooling=5)
     with pytest.raises(ConfigError, match="unknown pooling 'avearge'"):
         SentenceEncoder.from_pretrained(bert_folder("b"), pooling="avearge")
     with pytest.raises(ConfigError, match="dtype"):

@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 from bertflow_jax import cli
-from bertflow_jax.errors import BertFlowError, ConfigError, DataNotFoundError, WorkdirError
+from bertflow_jax.errors import (
+    BertFlowError,
+    ConfigError,
+    DataError,
+    DataNotFoundError,
+    WorkdirError,
+)
 from bertflow_jax.evaluation import run
 from bertflow_jax.evaluation.run import EvalOptions, run_evaluation
 
@@ -21,15 +27,15 @@ def evaluate_py(*args, cwd):
     return run_python(str(ROOT / "evaluate.py"), *args, cwd=cwd)
 
 
-def run_program(program, *args, cwd):
-    return run_python("-c", program, *args, cwd=cwd)
+def run_program(program, *args, cwd, **env):
+    return run_python("-c", program, *args, cwd=cwd, **env)
 
 
-def run_python(*args, cwd):
+def run_python(*args, cwd, **env):
     return subprocess.run(
         [sys.executable, *args],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **env},
         capture_output=True,
         text=True,
     )
@@ -122,6 +128,15 @@ CONFLICTS = [
     ({"max_length": 2}, ConfigError, "--max_length=2"),
     ({"tasks": ("sts11",)}, ConfigError, "--tasks: unknown sts11; known are stsb"),
     ({"tasks": ("stsb", "stsb")}, ConfigError, "named twice"),
+    ({"tasks": ("stsb", "")}, ConfigError, "--tasks=stsb,: a name is blank"),
+    ({"tasks": ("stsb",), "splits": ("",)}, DataError, "--splits=: stsb has no split ''; set"),
+    ({"tasks": ("stsb",), "splits": ("test", "")}, DataError, "--splits=test,: stsb has no split"),
+    ({"figure": ""}, ConfigError, "--figure is blank"),
+    ({"data_dir": "~nosuchuser/x"}, ConfigError, "--data_dir=~nosuchuser/x: the home folder"),
+    ({"output": "~nosuchuser/x"}, ConfigError, "--output=~nosuchuser/x: the home folder"),
+    ({"figure": "~nosuchuser/x.png"}, ConfigError, "--figure=~nosuchuser"),
+    ({"cache_dir": "~nosuchuser/x"}, ConfigError, "--cache_dir=~nosuchuser"),
+    ({"encoder": None, "workdir": "~nosuchuser/x"}, ConfigError, "--workdir=~nosuchuser"),
     ({"data_dir": None}, ConfigError, "--tasks=sickr,stsb needs --data_dir"),
     ({"data_dir": "missing"}, DataNotFoundError, "missing: no such folder"),
     ({"tasks": ("sts12",)}, DataNotFoundError, "no data of sts12"),
@@ -249,16 +264,39 @@ cli.run(lambda: print(config.value.seed))
         (["--config=good.py", "--config.seed=x"], 2, "--config.seed=x"),
         (["--config=missing.py"], 2, "missing.py"),
         (["--config=missing.py", "--config.seed=5"], 2, "missing.py"),
+        (["--config=."], 2, "Is a directory"),
+        (["--config=good.py", "--config.train.steps.x=1"], 2, "train.steps.x"),
+        (["--config=good.py", "--config.data.path.x=1"], 2, "--config.a.b=value"),
+        (["--config=good.py", "--config.train.=1"], 2, "train."),
+        (["--config=good.py:x"], 2, "--config=good.py:x: TypeError"),
+        (["--config=syntax.py"], 2, "syntax.py, line 2"),
+        (["--config=without.py"], 2, "must define get_config()"),
+        (["--config=raises.py"], 2, "ZeroDivisionError at raises.py, line 2"),
+        (["--config=raises.py", "--config.seed=5"], 2, "ZeroDivisionError at raises.py, line 2"),
+        (["--config=refused.py"], 2, "ConfigError at refused.py, line 3: train.steps=-1"),
     ],
 )
 def test_config_file_mistakes_exit_with_2(tmp_path, arguments, code, message):
-    # Bug: ml_collections tells an unknown field or a missing file with a traceback.
+    # Bug: ml_collections tells an unknown field or a broken file with a traceback.
     lines = ["from bertflow_jax.config import Config", "def get_config():", "    return Config()"]
     (tmp_path / "good.py").write_text("\n".join(lines))
+    refused = [*lines[:2], "    Config(train=TrainConfig(steps=-1)).validate()"]
+    refused[0] += ", TrainConfig"
+    (tmp_path / "refused.py").write_text("\n".join(refused))
+    (tmp_path / "syntax.py").write_text("a = 1\ndef get_config(:\n")
+    (tmp_path / "without.py").write_text("a = 1\n")
+    (tmp_path / "raises.py").write_text("def get_config():\n    return 1 / 0\n")
     answer = run_program(CONFIG_PROGRAM, *arguments, cwd=tmp_path)
     assert answer.returncode == code, answer.stderr
     assert message in answer.stdout + answer.stderr
     assert "Traceback" not in answer.stderr
+
+
+def test_a_terminal_that_cannot_show_a_character(tmp_path):
+    # Bug: the last line of a long run, a path, ends in UnicodeEncodeError.
+    program = "from bertflow_jax import cli; cli.run(lambda: print('runs/\xe9\udcff'))"
+    answer = run_program(program, cwd=tmp_path, LC_ALL="C", PYTHONIOENCODING="ascii")
+    assert (answer.returncode, answer.stdout) == (0, "runs/\\xe9\\udcff\n"), answer.stderr
 
 
 def test_our_own_bugs_keep_their_traceback(monkeypatch):

@@ -83,6 +83,13 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_other(tmp_path):
         write_results(tmp_path / "missing" / "results.json", {"a": 1})
 
 
+def test_a_path_that_is_not_utf8_can_be_written(tmp_path):
+    # Bug: UnicodeEncodeError for a lone surrogate, which is what such a byte in argv becomes.
+    write_results(tmp_path / "results.json", {"path": "runs/\udcff\xe9"})
+    text = (tmp_path / "results.json").read_text("utf-8")
+    assert json.loads(text) == {"path": "runs/\udcff\xe9"}
+
+
 def test_the_file_is_readable_by_others(tmp_path):
     # Bug: the private mode of a temporary file survives the rename.
     mask = os.umask(0o022)

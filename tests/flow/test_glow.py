@@ -39,7 +39,7 @@ def test_actnorm_bounds_the_scale_of_a_constant_channel():
     x[:, 2] = 0.7
     gain = np.exp(3 * np.asarray(fit_actnorm(x)["log_scale"]))
     assert np.isfinite(gain).all()
-    assert gain[2] < 1e5
+    assert gain[2] < 2 * gain.min()
     np.testing.assert_allclose(gain[[0, 1, 3]], 1 / x.std(0)[[0, 1, 3]], rtol=1e-3)
 
 

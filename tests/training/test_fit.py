@@ -215,3 +215,32 @@ def test_the_last_good_state_is_saved_when_a_run_stops(stop):
     assert [int(state.step) for state in saved] == [30]
     straight = run_fit(_config(30), data, initial_state(config, data)).state
     assert max_difference(saved[0], straight) == 0.0
+
+
+def test_sparse_dimensions_do_not_blow_up():
+    """A dimension that is 0 in a whole batch would get a gain of a million from that batch."""
+    rng = np.random.default_rng(0)
+    sparse = rng.normal(size=(200, 8)).astype(np.float32)
+    sparse[:, 3] = 0.0
+    sparse[rng.choice(200, 4, replace=False), 3] = 1.0
+    one_hot = np.eye(8, dtype=np.float32)[rng.integers(0, 8, 200)]
+    flow = FlowConfig(levels=1, depth=2, width=4)
+    for embeddings in (sparse, one_hot):
+        config = _config(20, flow)
+        data = prepare_data(embeddings, np.arange(200)[:, None], held_out=0.0, seed=0)
+        state = run_fit(config, data, initial_state(config, data)).state
+        forward = glow.bijector(flow, state.variables, 8).forward
+        gain = np.abs(np.asarray(jax.jit(jax.vmap(jax.jacfwd(forward)))(embeddings[:50])))
+        assert gain.max() < 100
+
+
+def test_held_out_must_leave_two_sentences():
+    """Half of two sentences leaves one, whose deviation is 0."""
+    with pytest.raises(TrainingError, match=r"data\.held_out=0\.5 leaves fewer than two"):
+        prepare_data(_embeddings(2), np.arange(2)[:, None], held_out=0.5, seed=0)
+
+
+def test_more_init_rows_than_sentences_are_all_of_them():
+    """A billion rows must neither hang nor repeat sentences."""
+    rows = init_sentences(_config(1, init_rows=10**9), _data())
+    assert sorted(rows) == list(range(60))

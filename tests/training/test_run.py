@@ -25,7 +25,7 @@ from bertflow_jax.errors import (
 )
 from bertflow_jax.restore import load_run
 from bertflow_jax.training.run import train
-from bertflow_jax.workdir import prepare_workdir
+from bertflow_jax.workdir import clear_workdir, prepare_workdir
 
 LINES = [
     "The cat sleeps on the warm stove.",
@@ -193,8 +193,45 @@ def test_workdir_rules(tmp_path):
         prepare_workdir(full / "notes.txt", resume=False, overwrite=False)
     with pytest.raises(WorkdirError, match="blank"):
         prepare_workdir(" ", resume=False, overwrite=False)
-    prepare_workdir(full, resume=False, overwrite=True)
+    assert prepare_workdir(full, resume=False, overwrite=True) == full
+    assert (full / "notes.txt").exists()  # only emptied once the new run can start
+    link = tmp_path / "link"
+    link.symlink_to(full)
+    clear_workdir(link)
     assert list(full.iterdir()) == []
+    assert link.is_symlink()
+
+
+def test_overwrite_never_deletes_where_one_stands(tmp_path, monkeypatch):
+    """--workdir=. --overwrite would empty the current folder."""
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    with pytest.raises(WorkdirError, match="would delete"):
+        prepare_workdir(tmp_path, resume=False, overwrite=True)
+
+
+def test_a_failed_start_leaves_the_old_run(folder, straight):
+    """A typo in data.path with --overwrite must not cost the finished run."""
+    config = _config(folder, 5)
+    config.data.path = "./no/such.txt"
+    with pytest.raises(DataNotFoundError):
+        train(config, straight, overwrite=True)
+    assert load_run(straight).step == 20
+
+
+def test_a_relative_encoder_folder_is_found_from_anywhere(folder, tmp_path, monkeypatch):
+    """The checkpoint names the encoder by its absolute path, and its config is part of it."""
+    SentenceEncoder.from_pretrained("mini_bert").save_pretrained(tmp_path / "models" / "enc")
+    monkeypatch.chdir(tmp_path)
+    config = _config(folder, 2)
+    config.encoder.path = "models/enc"
+    train(config, tmp_path / "run")
+    monkeypatch.chdir("/")
+    assert load_run(tmp_path / "run").step == 2
+    settings = tmp_path / "models" / "enc" / "config.json"
+    settings.write_text(settings.read_text("utf-8").replace('"gelu"', '"relu"'), "utf-8")
+    with pytest.raises(CheckpointError, match="another encoder: hidden_act was 'gelu', is 'relu'"):
+        load_run(tmp_path / "run")
 
 
 def test_resume_without_a_checkpoint_is_an_error(folder, tmp_path):

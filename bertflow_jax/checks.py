@@ -1,0 +1,60 @@
+"""Checks of arguments and of the fields of a configuration, each naming what it refuses."""
+
+import dataclasses
+import numbers
+from typing import Any
+
+from bertflow_jax.errors import ConfigError, InputError
+
+_MAX_INT = 2**31 - 1  # counters on the device are int32
+_MAX_SEED = 2**63 - 1
+_MAX_FLOAT = 3e38  # numbers on the device are float32
+
+
+def check_count(value: Any, name: str, least: int) -> int:
+    """Return an integer argument, or raise InputError for another type or one below `least`."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise InputError(f"{name}={value!r}: must be an integer >= {least}")
+    return int(value)
+
+
+def require(ok: bool, field: str, value: object, what: str) -> None:
+    """Raise ConfigError unless ok, saying what the field must be."""
+    if not ok:
+        raise ConfigError(f"{field}={value!r}: {what}")
+
+
+def check_choice(field: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise ConfigError unless the value is one of the choices."""
+    require(value in choices, field, value, f"must be one of {', '.join(choices)}")
+
+
+def check_least(section: Any, prefix: str, **least: int) -> None:
+    """Raise ConfigError unless every named field of the section is at least its bound."""
+    for name, bound in least.items():
+        value = getattr(section, name)
+        require(value >= bound, prefix + name, value, f"must be >= {bound}")
+
+
+def check_types(section: Any, prefix: str = "") -> None:
+    """Raise ConfigError unless every field has its annotated type and every number is bounded.
+
+    A float field takes an int too; a bool is no number here.
+
+    Args:
+      section: a dataclass whose annotations are plain types.
+      prefix: of the fields' names in the message.
+    """
+    for field in dataclasses.fields(section):
+        name, value, kind = prefix + field.name, getattr(section, field.name), field.type
+        allowed: Any = (int, float) if kind is float else kind
+        ok = isinstance(value, allowed) and (kind is bool or not isinstance(value, bool))
+        expected = getattr(kind, "__name__", kind)
+        require(ok, name, value, f"must be of type {expected}, not {type(value).__name__}")
+        if kind is float:
+            # False for NaN too.
+            require(abs(value) <= _MAX_FLOAT, name, value, f"must be finite, at most {_MAX_FLOAT}")
+        elif kind is int:
+            most = _MAX_SEED if field.name == "seed" else _MAX_INT
+            require(value <= most, name, value, f"must be <= {most}")

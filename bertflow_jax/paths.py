@@ -1,0 +1,32 @@
+"""Paths as users write them."""
+
+import os
+from pathlib import Path
+
+from bertflow_jax.errors import ConfigError
+
+
+def user_path(path: str | os.PathLike[str], name: str) -> Path:
+    """Return the path with a leading `~` or `~user` expanded.
+
+    Args:
+      path: as given by the user.
+      name: of the flag, field or argument it comes from, for the message.
+
+    Raises:
+      ConfigError: no path at all, one with a zero byte, or `~user` of an unknown user.
+    """
+    try:
+        expanded = Path(path).expanduser()
+    except TypeError as error:
+        raise ConfigError(
+            f"{name}={path!r}: a path is needed, not {type(path).__name__}"
+        ) from error
+    except RuntimeError as error:
+        raise ConfigError(
+            f"{name}={path}: the home folder that ~ stands for is not known; write the path out "
+            "(./~ for a name that starts with ~)"
+        ) from error
+    if "\0" in str(expanded):
+        raise ConfigError(f"{name}={path!r}: a path cannot hold a zero byte")
+    return expanded

@@ -1,0 +1,111 @@
+"""Every field of a configuration: its type and its bounds, and the name in the message."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+from bertflow_jax.config import (
+    CheckpointConfig,
+    Config,
+    DataConfig,
+    EncoderConfig,
+    FlowConfig,
+    TrainConfig,
+)
+from bertflow_jax.errors import ConfigError
+
+PARTS = {
+    "encoder": EncoderConfig,
+    "flow": FlowConfig,
+    "data": DataConfig,
+    "train": TrainConfig,
+    "checkpoint": CheckpointConfig,
+}
+FIELDS = [(part, field) for part, section in PARTS.items() for field in dataclasses.fields(section)]
+
+
+def config_with(name, value):
+    part, _, field = name.rpartition(".")
+    return Config(**({part: PARTS[part](**{field: value})} if part else {name: value}))
+
+
+@pytest.mark.parametrize(("part", "field"), FIELDS, ids=lambda x: getattr(x, "name", x))
+def test_every_field_has_its_type(part, field):
+    """Catches TypeError far from the field, and True taken for 1."""
+    name = f"{part}.{field.name}"
+    wrong = {int: ("3", 3.5, None, True), float: ("0.1", None, True, 1j)}
+    for value in wrong.get(field.type, (5, None, ["x"])):
+        expected = f"{name}={value!r}: must be of type {field.type.__name__}, not "
+        with pytest.raises(ConfigError, match=re.escape(expected) + type(value).__name__):
+            config_with(name, value).validate()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("seed", None),
+        ("seed", 1.5),
+        ("seed", -1),
+        ("seed", 2**63),
+        ("cache_dir", 5),
+        ("train", {"steps": 3}),
+        ("flow", None),
+        ("train.steps", 2**31),
+        ("train.steps", -1),
+        ("train.epochs", float("inf")),
+        ("train.epochs", 1e308),
+        ("train.epochs", 1e7),
+        ("train.epochs", 0.0),
+        ("train.epochs", 10**400),
+        ("train.learning_rate", float("inf")),
+        ("train.learning_rate", float("nan")),
+        ("train.weight_decay", float("inf")),
+        ("train.weight_decay", float("nan")),
+        ("train.weight_decay", -0.1),
+        ("train.clip_norm", float("nan")),
+        ("train.clip_norm", 0),
+        ("train.batch_size", 0),
+        ("train.batch_size", np.float32(2)),
+        ("data.held_out", float("nan")),
+        ("data.held_out", 0.6),
+        ("flow.dropout", float("nan")),
+        ("flow.dropout", 1.0),
+        ("flow.levels", 0),
+        ("encoder.max_length", 2),
+        ("checkpoint.keep", 0),
+    ],
+)
+def test_impossible_values_are_named(name, value):
+    """Catches OverflowError when the steps are counted, and a fit of NaN."""
+    with pytest.raises(ConfigError, match=re.escape(f"{name}={value!r}: must be ")):
+        config_with(name, value).validate()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("seed", 2**63 - 1),
+        ("train.steps", 2**31 - 1),
+        ("train.learning_rate", 1),
+        ("train.clip_norm", 1e30),
+        ("data.held_out", 0),
+        ("train.tensorboard", False),
+    ],
+)
+def test_the_bounds_themselves_pass(name, value):
+    """Catches an int refused where a float stands."""
+    config_with(name, value).validate()
+
+
+def test_epochs_do_not_matter_with_steps():
+    Config(train=TrainConfig(steps=3, epochs=0)).validate()
+
+
+def test_dict_and_back():
+    """Catches a field lost on the way into a checkpoint."""
+    config = Config(seed=4, flow=FlowConfig(levels=1), train=TrainConfig(steps=9))
+    assert Config.from_dict(config.to_dict()) == config
+    with pytest.raises(ConfigError, match=r"train\.stepz"):
+        Config.from_dict({"train": {"stepz": 3}})
