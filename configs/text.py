@@ -2,6 +2,7 @@
 
     python train.py --config=configs/text.py --workdir=runs/mine \
         --config.encoder.path=FOLDER_OR_HUB_ID --config.data.path=sentences.txt
+"""
 
 from bertflow_jax.config import Config, DataConfig, EncoderConfig, TrainConfig
 
