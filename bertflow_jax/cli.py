@@ -83,7 +83,7 @@ def _parse_error(error: BaseException, argv: list[str]) -> str:
         for frame, line in traceback.walk_tb(error.__traceback__)
         if frame.f_globals.get("__name__") == "config_config"
     ]
-    given = next((word for word in argv if word.lstrip("-").startswith("config=")), "--config")
+    given = " ".join(word for word in argv[1:] if word.lstrip("-").startswith("config"))
     what = error.args[0] if isinstance(error, KeyError) and error.args else error
     return (
         f"{given}: {type(error).__name__}{places[-1] if places else ''}: {what}; the file must "

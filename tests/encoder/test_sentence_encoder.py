@@ -213,6 +213,10 @@ def test_minilm_knows_what_is_similar():
     encoder = SentenceEncoder.from_pretrained(folder)
     assert encoder.identity() | {"weights_sha256": "", "tokenizer_sha256": ""} == {
         "weights_sha256": "",
+        "num_attention_heads": 12,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-12,
+        "lower_first": False,
         "tokenizer_sha256": "",
         "pooling": "layers=(6),mean",
         "max_length": 256,

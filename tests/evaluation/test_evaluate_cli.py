@@ -267,7 +267,7 @@ cli.run(lambda: print(config.value.seed))
         (["--config=."], 2, "Is a directory"),
         (["--config=good.py", "--config.train.steps.x=1"], 2, "train.steps.x"),
         (["--config=good.py", "--config.data.path.x=1"], 2, "--config.a.b=value"),
-        (["--config=good.py", "--config.train.=1"], 2, "train."),
+        (["--config=good.py", "--config.train.=1"], 2, "--config.train.=1: SyntaxError"),
         (["--config=good.py:x"], 2, "--config=good.py:x: TypeError"),
         (["--config=syntax.py"], 2, "syntax.py, line 2"),
         (["--config=without.py"], 2, "must define get_config()"),
@@ -294,7 +294,7 @@ def test_config_file_mistakes_exit_with_2(tmp_path, arguments, code, message):
 
 def test_a_terminal_that_cannot_show_a_character(tmp_path):
     # Bug: the last line of a long run, a path, ends in UnicodeEncodeError.
-    program = "from bertflow_jax import cli; cli.run(lambda: print('runs/\xe9\udcff'))"
+    program = "from bertflow_jax import cli; cli.run(lambda: print('runs/\\xe9\\udcff'))"
     answer = run_program(program, cwd=tmp_path, LC_ALL="C", PYTHONIOENCODING="ascii")
     assert (answer.returncode, answer.stdout) == (0, "runs/\\xe9\\udcff\n"), answer.stderr
 
