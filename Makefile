@@ -2,7 +2,6 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-export JAX_PLATFORMS ?= $(shell command -v nvidia-smi >/dev/null 2>&1 || echo cpu)
 
 .PHONY: demo test lint bench clean
 

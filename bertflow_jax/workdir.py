@@ -9,7 +9,7 @@ from bertflow_jax.errors import ConfigError, WorkdirError
 from bertflow_jax.paths import user_path
 
 
-def prepare_output(folder: str | Path, flag: str = "--output") -> Path:
+def prepare_output(folder: str | os.PathLike[str], flag: str = "--output") -> Path:
     """Return the absolute folder, made and shown to be writable.
 
     Raises:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertflow_jax.config import Config, TrainConfig
-from bertflow_jax.errors import InputError, TrainingError
+from bertflow_jax.errors import ConfigError, InputError, TrainingError
 from bertflow_jax.flow.actnorm import CONSTANT_SHARE
 from bertflow_jax.flow.glow import fit_variables, init_variables
 from bertflow_jax.training.optimizer import make_optimizer
@@ -149,8 +149,15 @@ def example_order(train: TrainConfig, data: FitData, seed: int) -> ExampleOrder:
 
 
 def planned_steps(train: TrainConfig, order: ExampleOrder) -> int:
-    """Return the steps of the whole fit."""
-    return train.steps or order.steps_for(train.epochs)
+    """Return the steps of the whole fit.
+
+    Raises:
+      ConfigError: more steps than the step counter (int32) can count.
+    """
+    steps = train.steps or order.steps_for(train.epochs)
+    if steps >= 2**31:
+        raise ConfigError(f"train.epochs={train.epochs} makes {steps} steps; at most 2**31 - 1")
+    return steps
 
 
 def initial_state(config: Config, data: FitData) -> FitState:
