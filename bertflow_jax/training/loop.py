@@ -2,9 +2,11 @@
 
 import dataclasses
 import logging
+import signal
+import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -92,9 +94,11 @@ def run_fit(
     held_out = None
     if done >= last:
         _log.warning("nothing to do: step %d is reached, %d are asked for", done, last)
-    with tqdm(total=last, initial=done, unit="step", disable=not progress) as bar:
+    bar = tqdm(total=last, initial=done, unit="step", disable=not progress)
+    with bar, Interrupt() as interrupt:
         try:
             while done < last:
+                interrupt.check()
                 count = _steps_to_next_stop(done, last, config)
                 started = time.perf_counter()
                 after, metrics = run_chunk(state, done, count)
@@ -115,6 +119,37 @@ def run_fit(
                 save(state)
             raise
     return FitResult(state, evaluate(state) if held_out is None else held_out)
+
+
+class Interrupt:
+    """Ctrl-C as a request that the loop looks at between two chunks.
+
+    Raised wherever it happens to arrive, KeyboardInterrupt can be swallowed by a callback inside
+    JAX, and the run would go on. A second Ctrl-C is raised at once.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._before: Any = None
+
+    def __enter__(self) -> "Interrupt":
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _handle(self, number: int, frame: object) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if Ctrl-C was pressed."""
+        if self.requested:
+            raise KeyboardInterrupt
 
 
 def _chunk_runner(

@@ -1,5 +1,7 @@
 """The fit: preparation of the data, reproducibility, constant dimensions, non-finite losses."""
 
+import signal
+
 import jax
 import numpy as np
 import pytest
@@ -244,3 +246,19 @@ def test_more_init_rows_than_sentences_are_all_of_them():
     """A billion rows must neither hang nor repeat sentences."""
     rows = init_sentences(_config(1, init_rows=10**9), _data())
     assert sorted(rows) == list(range(60))
+
+
+def test_ctrl_c_stops_after_the_chunk_under_way():
+    """Arriving inside the device call, it is neither lost nor does it lose finished steps."""
+    config, data, saved = _config(40, eval_every=10), _data(), []
+
+    class Presser:
+        def write(self, step, values):
+            if step == 10:
+                signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        run_fit(config, data, initial_state(config, data), sink=Presser(), save=saved.append)
+    assert [int(state.step) for state in saved] == [10]
+    assert signal.getsignal(signal.SIGINT) is before
