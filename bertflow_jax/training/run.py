@@ -64,7 +64,7 @@ def train(
     identity = encoder.identity()
     store = CheckpointStore(folder, keep=config.checkpoint.keep)
     resumed = _check_resume(store, config, identity, corpus) if resume else None
-    data = embed_corpus(config, encoder, corpus, progress=progress)
+    data = embed_corpus(config, encoder, identity, corpus, progress=progress)
     if overwrite:
         clear_workdir(folder)
     state, init_rows = _first_state(config, data, store, resumed)
@@ -106,16 +106,24 @@ def load_encoder(config: Config) -> SentenceEncoder:
 
 
 def embed_corpus(
-    config: Config, encoder: SentenceEncoder, corpus: TextCorpus, *, progress: bool = False
+    config: Config,
+    encoder: SentenceEncoder,
+    identity: dict[str, Any],
+    corpus: TextCorpus,
+    *,
+    progress: bool = False,
 ) -> FitData:
-    """Embed every distinct sentence of a corpus once (or take it from the cache)."""
+    """Embed every distinct sentence of a corpus once (or take it from the cache).
+
+    `identity` is the encoder's; it is handed in because it takes a digest of all weights.
+    """
     numbers: dict[str, int] = {}
     rows = [[numbers.setdefault(text, len(numbers)) for text in ex] for ex in corpus.examples]
     embeddings = embed_cached(
         lambda texts: encoder.encode(
             list(texts), batch_size=config.encoder.batch_size, show_progress=progress
         ),
-        encoder.identity(),
+        identity,
         list(numbers),
         config.cache_dir,
     )
