@@ -79,7 +79,9 @@ def make_run_steps(
     def objective(
         params: Any, constants: Variables, x: jax.Array, key: jax.Array | None
     ) -> tuple[jax.Array, BitsPerDim]:
-        latent: Any = glow.apply({**constants, "params": params}, x, key)
+        # With [B, S, D] XLA would copy a transposed cotangent for each matmul's weight gradient.
+        sentences = x.reshape(-1, features)
+        latent: Any = glow.apply({**constants, "params": params}, sentences, key)
         bits = jax.tree.map(jnp.mean, bits_per_dim(*latent))
         return x.shape[1] * bits.total, bits
 
