@@ -17,6 +17,7 @@ import dataclasses
 import hashlib
 import logging
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -122,21 +123,25 @@ class CheckpointStore:
         except Exception as error:
             raise self._damaged(step, error) from error
 
-    def arrays(self, step: int, abstract: dict[str, Any]) -> dict[str, Any]:
-        """Return the arrays of a step on the default device, for the items in `abstract` only.
+    def restore(
+        self, step: int, abstract: Callable[[Records], dict[str, Any]]
+    ) -> tuple[dict[str, Any], Records]:
+        """Return a step's arrays, on the default device, and its records.
 
         Args:
           step: the step.
-          abstract: {"flow": pytree of ShapeDtypeStruct, ...}.
+          abstract: records -> {"flow": pytree of ShapeDtypeStruct, ...}; only the items named in it
+            are read.
 
         Raises:
-          CheckpointError: an item is damaged or has other shapes.
+          CheckpointError: a record or an item is damaged, or has other shapes.
         """
+        records = self.records(step)
         device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         target = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=device), abstract
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=device),
+            abstract(records),
         )
-        digests = self.records(step).state["digests"]
         try:
             with self._checkpointer() as checkpointer:
                 found = checkpointer.restore(
@@ -149,9 +154,9 @@ class CheckpointStore:
         except Exception as error:
             raise self._damaged(step, error) from error
         for name, tree in arrays.items():
-            if _digest(tree) != digests[name]:
+            if _digest(tree) != records.state["digests"][name]:
                 raise self._damaged(step, f"the arrays of item {name!r} differ from their digest")
-        return arrays
+        return arrays, records
 
     def newest_good(self, check: Any, step: int | None = None) -> Any:
         """Return check(step) for the step asked for, or the newest step for which it succeeds.

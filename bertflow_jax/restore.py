@@ -23,7 +23,8 @@ class Run:
     """What a workdir holds.
 
     Attributes:
-      encoder: the frozen encoder, without the flow; its identity is that of the checkpoint.
+      encoder: the frozen encoder, without the flow.
+      identity: of the encoder, the checkpoint's too but for where its files lie.
       flow: the fitted flow.
       step: of the checkpoint.
       records: config, encoder identity, text manifest and state of the checkpoint.
@@ -31,6 +32,7 @@ class Run:
     """
 
     encoder: SentenceEncoder
+    identity: dict[str, Any]
     flow: Flow
     step: int
     records: Records
@@ -50,16 +52,16 @@ def load_run(workdir: str | os.PathLike[str], step: int | None = None) -> Run:
         raise DataNotFoundError(f"--workdir {folder} not found: name the folder train.py wrote")
     store = CheckpointStore(folder)
 
-    def load(candidate: int) -> tuple[int, Records, dict[str, Any]]:
-        records = store.records(candidate)
-        flow_config = Config.from_dict(records.config).flow
-        abstract = jax.eval_shape(lambda: init_variables(flow_config, records.state["features"], 0))
-        return candidate, records, store.arrays(candidate, {"flow": abstract})["flow"]
+    def abstract(records: Records) -> dict[str, Any]:
+        config, features = Config.from_dict(records.config), records.state["features"]
+        return {"flow": jax.eval_shape(lambda: init_variables(config.flow, features, 0))}
 
-    found, records, variables = store.newest_good(load, step)
+    arrays, records = store.newest_good(lambda found: store.restore(found, abstract), step)
     config = Config.from_dict(records.config)
     encoder = load_encoder(config)
-    check_same("encoder", records.encoder, encoder.identity(), store.folder / str(found))
-    flow = Flow.from_variables(config.flow, variables, records.state["features"], config.seed)
+    identity = encoder.identity()
+    found = records.state["step"]
+    check_same("encoder", records.encoder, identity, store.folder / str(found))
+    flow = Flow.from_variables(config.flow, arrays["flow"], records.state["features"], config.seed)
     metrics = folder / METRICS_FILE
-    return Run(encoder, flow, found, records, metrics if metrics.is_file() else None)
+    return Run(encoder, identity, flow, found, records, metrics if metrics.is_file() else None)

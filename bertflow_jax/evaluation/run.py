@@ -196,7 +196,7 @@ def _embed(
         from bertflow_jax.restore import load_run
 
         run = load_run(options.workdir, options.step)
-        raw = _raw_table(options, tasks, run.encoder, run.records.config["cache_dir"])
+        raw = _raw_table(options, tasks, run.encoder, run.identity, run.records.config["cache_dir"])
         model = {
             "workdir": options.workdir,
             "step": run.step,
@@ -207,17 +207,22 @@ def _embed(
         }
         return model, {"raw": raw, "flow": raw.map(run.flow.transform)}, run.metrics_path
     encoder = _load_encoder(options)
-    model = {"encoder": {"path": options.encoder, **encoder.identity()}, "flow": None}
-    return model, {"raw": _raw_table(options, tasks, encoder, "")}, None
+    identity = encoder.identity()
+    model = {"encoder": {"path": options.encoder, **identity}, "flow": None}
+    return model, {"raw": _raw_table(options, tasks, encoder, identity, "")}, None
 
 
 def _raw_table(
-    options: EvalOptions, tasks: list[StsTask], encoder: "SentenceEncoder", cache_dir: str
+    options: EvalOptions,
+    tasks: list[StsTask],
+    encoder: "SentenceEncoder",
+    identity: dict[str, Any],
+    cache_dir: str,
 ) -> SentenceTable:
     """Embed every sentence of the tasks, or take the embeddings of an earlier evaluation."""
     folder = cache_dir if options.cache_dir is None else options.cache_dir
     return SentenceTable.build(
-        tasks, lambda texts: embed_cached(encoder.encode, encoder.identity(), texts, folder)
+        tasks, lambda texts: embed_cached(encoder.encode, identity, texts, folder)
     )
 
 

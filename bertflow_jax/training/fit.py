@@ -160,18 +160,34 @@ def planned_steps(train: TrainConfig, order: ExampleOrder) -> int:
     return steps
 
 
-def initial_state(config: Config, data: FitData) -> FitState:
+def blank_state(config: Config, features: int) -> FitState:
+    """Return the state of a flow over D = features channels that has seen no data.
+
+    Raises:
+      ConfigError: too few dimensions for the flow's levels.
+    """
+    variables = init_variables(config.flow, features, config.seed)
+    opt_state = make_optimizer(config.train).init(flat_params(variables))
+    return FitState(jnp.zeros((), jnp.int32), variables, opt_state)
+
+
+def initial_state(config: Config, data: FitData, first: np.ndarray | None = None) -> FitState:
     """Return the state before the first step, ActNorms initialised as the config says.
+
+    Args:
+      config: the experiment.
+      data: what is fitted on.
+      first: `init_sentences(config, data)` where it is known already.
 
     Raises:
       ConfigError: the embeddings have too few dimensions for the flow's levels.
     """
-    variables = init_variables(config.flow, data.features, config.seed)
-    if config.flow.actnorm_init == "data":
-        first = init_sentences(config, data)
-        variables = fit_variables(config.flow, variables, jnp.asarray(data.embeddings[first]))
-    opt_state = make_optimizer(config.train).init(flat_params(variables))
-    return FitState(jnp.zeros((), jnp.int32), variables, opt_state)
+    state = blank_state(config, data.features)
+    if config.flow.actnorm_init != "data":
+        return state
+    rows = init_sentences(config, data) if first is None else first
+    fitted = fit_variables(config.flow, state.variables, jnp.asarray(data.embeddings[rows]))
+    return dataclasses.replace(state, variables=fitted)
 
 
 def init_sentences(config: Config, data: FitData) -> np.ndarray:

@@ -16,7 +16,13 @@ from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.hub import MINI_BERT
 from bertflow_jax.errors import CheckpointError, ConfigError
 from bertflow_jax.paths import user_path
-from bertflow_jax.training.fit import FitData, init_sentences, initial_state, prepare_data
+from bertflow_jax.training.fit import (
+    FitData,
+    blank_state,
+    init_sentences,
+    initial_state,
+    prepare_data,
+)
 from bertflow_jax.training.loop import FitResult, run_fit
 from bertflow_jax.training.metrics import MetricsWriter
 from bertflow_jax.training.steps import FitState
@@ -63,11 +69,12 @@ def train(
     encoder = load_encoder(config)
     identity = encoder.identity()
     store = CheckpointStore(folder, keep=config.checkpoint.keep)
-    resumed = _check_resume(store, config, identity, corpus) if resume else None
+    if resume:
+        _check_resume(store, config, identity, corpus)
     data = embed_corpus(config, encoder, identity, corpus, progress=progress)
     if overwrite:
         clear_workdir(folder)
-    state, init_rows = _first_state(config, data, store, resumed)
+    state, init_rows = _resume(config, data, store) if resume else _start(config, data)
 
     def save(state: FitState) -> None:
         state_record = {
@@ -134,8 +141,8 @@ def embed_corpus(
 
 def _check_resume(
     store: CheckpointStore, config: Config, identity: dict[str, Any], corpus: TextCorpus
-) -> int:
-    """Return the newest good step after comparing it with what is asked for now."""
+) -> None:
+    """Compare the newest readable step with what is asked for now, before anything is embedded."""
     step, records = store.newest_good(lambda s: (s, store.records(s)))
     differences = [
         f"{name}: {old!r} in the checkpoint, {new!r} now"
@@ -149,7 +156,6 @@ def _check_resume(
         )
     check_same("encoder", records.encoder, identity, store.folder / str(step))
     check_same("text", records.manifest, corpus.manifest, store.folder / str(step))
-    return step
 
 
 def check_same(what: str, stored: dict[str, Any], found: dict[str, Any], where: Path) -> None:
@@ -173,20 +179,17 @@ def _differences(old: Any, new: Any, name: str = "") -> list[tuple[str, Any, Any
     return [] if old == new else [(name, old, new)]
 
 
-def _first_state(
-    config: Config, data: FitData, store: CheckpointStore, resumed: int | None
-) -> tuple[FitState, int]:
-    """Return the state to start from and the rows its ActNorms were initialised on."""
-    if resumed is None:
-        rows = len(init_sentences(config, data)) if config.flow.actnorm_init == "data" else 0
-        return initial_state(config, data), rows
-    abstract = jax.eval_shape(lambda: initial_state(config, data))
+def _start(config: Config, data: FitData) -> tuple[FitState, int]:
+    """Return a new state and the rows its ActNorms were initialised on."""
+    first = init_sentences(config, data) if config.flow.actnorm_init == "data" else None
+    return initial_state(config, data, first), 0 if first is None else len(first)
 
-    def load(step: int) -> tuple[dict[str, Any], Records]:
-        wanted = {"flow": abstract.variables, "optimizer": abstract.opt_state}
-        return store.arrays(step, wanted), store.records(step)
 
-    arrays, records = store.newest_good(load)
+def _resume(config: Config, data: FitData, store: CheckpointStore) -> tuple[FitState, int]:
+    """Return the newest good state and the rows its ActNorms were initialised on."""
+    blank = jax.eval_shape(lambda: blank_state(config, data.features))
+    wanted = {"flow": blank.variables, "optimizer": blank.opt_state}
+    arrays, records = store.newest_good(lambda step: store.restore(step, lambda _: wanted))
     step = records.state["step"]
     store.drop_after(step)
     _log.info("resumed from step %d", step)
