@@ -16,7 +16,8 @@ from absl import flags
 
 from bertflow_jax import cli
 from bertflow_jax.data.sts import TASKS
-from bertflow_jax.evaluation.run import EvalOptions, run_evaluation
+from bertflow_jax.evaluation.options import EvalOptions
+from bertflow_jax.evaluation.run import run_evaluation
 
 flags.DEFINE_string("workdir", None, "Folder of a train.py run: scores raw and flow.")
 flags.DEFINE_integer("step", None, "Checkpoint of the workdir; default: the newest good one.")

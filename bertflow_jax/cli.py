@@ -4,9 +4,11 @@ Exit codes: 0 done, 2 a mistake the user can mend (its text on stderr, no traceb
 with Ctrl-C. Anything else is a bug of ours and shows its traceback.
 """
 
+import difflib
 import io
 import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -15,6 +17,7 @@ from typing import NoReturn
 import absl.logging
 from absl import app, flags
 
+from bertflow_jax.config import Config, field_names
 from bertflow_jax.errors import BertFlowError
 
 
@@ -57,8 +60,12 @@ def _parse(argv: list[str]) -> list[str]:
     except Exception as error:
         # Only absl, ml_collections and the user's own config file run here.
         _refuse(_parse_error(error, argv))
-    except SystemExit:
-        # Only --help and its kin exit while parsing, with 1; help that was asked for is no failure.
+    except SystemExit as error:
+        if _config_places(error):
+            _refuse(
+                f"{_given(argv)}: the file calls exit({error.code!r}){_config_places(error)[-1]}"
+            )
+        # Else only --help and its kin exit while parsing, with 1; asked for, it is no failure.
         sys.exit(0)
     if rest:
         _refuse(
@@ -77,19 +84,37 @@ def _parse_error(error: BaseException, argv: list[str]) -> str:
     # ml_collections and absl wrap what a config file raised, with its traceback as text.
     while error.__context__ is not None:
         error = error.__context__
-    # It loads the file of --config as a module of this name.
-    places = [
+    places = _config_places(error)
+    what = error.args[0] if isinstance(error, KeyError) and error.args else error
+    unknown = re.match(r"Field (\w+) not found on dataclass", str(what))
+    if unknown is not None:
+        return f"{_given(argv)}: unknown config field {unknown[1]!r}{_near(unknown[1], argv)}"
+    return (
+        f"{_given(argv)}: {type(error).__name__}{places[-1] if places else ''}: {what}; the file "
+        "must define get_config(), which returns a bertflow_jax.Config, and --config.a.b=value "
+        "sets a field of it"
+    )
+
+
+def _given(argv: list[str]) -> str:
+    return " ".join(word for word in argv[1:] if word.lstrip("-").startswith("config"))
+
+
+def _config_places(error: BaseException) -> list[str]:
+    """Return the places in the file of --config that an exception came through, outermost first."""
+    # ml_collections loads the file as a module of this name.
+    return [
         f" at {frame.f_code.co_filename}, line {line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
         if frame.f_globals.get("__name__") == "config_config"
     ]
-    given = " ".join(word for word in argv[1:] if word.lstrip("-").startswith("config"))
-    what = error.args[0] if isinstance(error, KeyError) and error.args else error
-    return (
-        f"{given}: {type(error).__name__}{places[-1] if places else ''}: {what}; the file must "
-        "define get_config(), which returns a bertflow_jax.Config, and --config.a.b=value sets a "
-        "field of it"
-    )
+
+
+def _near(name: str, argv: list[str]) -> str:
+    """Return a hint at the config field that looks most like the one given as --config.a.NAME."""
+    given = re.search(rf"--?config\.((?:\w+\.)*{name})\b", " ".join(argv))
+    close = difflib.get_close_matches(given[1] if given else name, field_names(Config), n=1)
+    return f"; did you mean --config.{close[0]}?" if close else ""
 
 
 def _refuse(text: str) -> NoReturn:

@@ -237,3 +237,14 @@ def _from_dict(cls: Any, fields: dict[str, Any], prefix: str) -> Any:
         nested = dataclasses.is_dataclass(kind) and isinstance(value, dict)
         kwargs[name] = _from_dict(kind, value, f"{prefix}{name}.") if nested else value
     return cls(**kwargs)
+
+
+def field_names(cls: Any, prefix: str = "") -> list[str]:
+    """Return the dotted names of the fields of a config class, as in --config.NAME=value."""
+    names: list[str] = []
+    for field in dataclasses.fields(cls):
+        name = prefix + field.name
+        names += (
+            field_names(field.type, f"{name}.") if dataclasses.is_dataclass(field.type) else [name]
+        )
+    return names

@@ -183,6 +183,16 @@ class SentenceEncoder:
         for done, embedded in waiting:
             yield done, np.asarray(embedded)
 
+    def __repr__(self) -> str:
+        """Return what a reader of a notebook wants to know."""
+        config = self.encoder.config
+        after = f", then {self._postprocess.name}" if self._postprocess else ""
+        return (
+            f"SentenceEncoder({config.num_hidden_layers} layers x {config.hidden_size}, pooling "
+            f"{self.encoder.pooling}{after}, dimension {self.dimension}, at most "
+            f"{self.encoder.tokenizer.max_length} tokens, {self.encoder.dtype})"
+        )
+
     def identity(self) -> dict[str, Any]:
         """Return what decides the encoder's vectors, without the post-processor (JSON-safe)."""
         return self.encoder.identity()

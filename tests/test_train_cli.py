@@ -25,7 +25,10 @@ def _run(*arguments):
     [
         (["--workdir=x"], "--config is missing"),
         (["--config=configs/none.py", "--workdir=x"], "configs/none.py"),
-        (["--config=configs/demo.py", "--workdir=x", "--config.train.stepz=3"], "stepz"),
+        (
+            ["--config=configs/demo.py", "--workdir=x", "--config.train.stepz=3"],
+            "did you mean --config.train.steps?",
+        ),
         (["--config=configs/demo.py", "--workdir=x", "--config.train.steps=many"], "steps"),
         (["--config=configs/demo.py", "--workdir=x", "--config.flow.coupling=add"], "additive"),
         (["--config=configs/demo.py"], "--workdir"),
@@ -49,3 +52,12 @@ def test_help_names_the_flags():
     assert done.returncode == 0
     for flag in ("--config", "--workdir", "--[no]resume", "--[no]overwrite"):
         assert flag in done.stdout
+
+
+def test_a_config_file_that_exits_is_a_mistake(tmp_path):
+    """exit(3) inside get_config looked like --help: nothing was done, and the exit code said 0."""
+    (tmp_path / "c.py").write_text("import sys\ndef get_config():\n    sys.exit(3)\n")
+    done = _run(f"--config={tmp_path / 'c.py'}", f"--workdir={tmp_path / 'run'}")
+    assert done.returncode == 2
+    assert "exit(3)" in done.stderr
+    assert "line 3" in done.stderr

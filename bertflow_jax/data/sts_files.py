@@ -57,7 +57,9 @@ def task_folder(data_dir: Path, task: str) -> Path:
       DataNotFoundError: the folder is missing; the text says where it was looked for.
     """
     if task not in STS_TASKS:
-        raise DataError(f"unknown STS task {task!r}; known: {', '.join(STS_TASKS)}")
+        raise DataError(
+            f"unknown STS task {task!r} (data.task, --tasks); known: {', '.join(STS_TASKS)}"
+        )
     if not os.path.isdir(data_dir):
         raise DataNotFoundError(f"{data_dir}: no such folder of STS data; check the path")
     name = _FOLDERS[task]

@@ -4,7 +4,8 @@ from bertflow_jax.encoder.bert import Bert, BertOutput, Pooler, hidden_state, in
 from bertflow_jax.encoder.bert_config import BertConfig, read_config
 from bertflow_jax.encoder.embedding import make_embed_fn
 from bertflow_jax.encoder.folder import EncoderFolder, read_folder
-from bertflow_jax.encoder.hf_weights import WeightAudit, load_params, params_digest, save_params
+from bertflow_jax.encoder.hf_layout import params_digest, save_params
+from bertflow_jax.encoder.hf_weights import WeightAudit, load_params
 from bertflow_jax.encoder.hub import resolve_folder
 from bertflow_jax.encoder.pooling import PoolingSpec, parse_pooling
 from bertflow_jax.encoder.pretrained import Encoder, load_encoder, save_encoder

@@ -13,7 +13,8 @@ from bertflow_jax.data.tokens import TextTokenizer
 from bertflow_jax.encoder.bert import Params
 from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig, read_config
 from bertflow_jax.encoder.folder import EncoderFolder, read_folder, write_folder_settings
-from bertflow_jax.encoder.hf_weights import WeightAudit, load_params, params_digest, save_params
+from bertflow_jax.encoder.hf_layout import params_digest, save_params
+from bertflow_jax.encoder.hf_weights import WeightAudit, load_params
 from bertflow_jax.encoder.hub import resolve_folder
 from bertflow_jax.encoder.pooling import PoolingSpec, parse_pooling
 from bertflow_jax.errors import ConfigError, WeightsError
@@ -35,13 +36,13 @@ class Encoder:
     """
 
     config: BertConfig
-    params: Params
+    params: Params = dataclasses.field(repr=False)
     tokenizer: TextTokenizer
     pooling: PoolingSpec
     dtype: str = "float32"
     normalize: bool = False
     lower_first: bool = False
-    audit: WeightAudit | None = None
+    audit: WeightAudit | None = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse a dtype or a pooling that this encoder cannot have."""

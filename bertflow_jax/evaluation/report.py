@@ -1,20 +1,16 @@
 """report.html: the scores of one evaluation and what the flow did, for people to read."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertflow_jax.evaluation import plots, report_page
+from bertflow_jax.evaluation import plots, report_page, report_tables
 from bertflow_jax.evaluation.metrics import AGGREGATIONS
 from bertflow_jax.evaluation.plot_data import Curve, RowPlot
-from bertflow_jax.evaluation.published import PUBLISHED
 from bertflow_jax.evaluation.results import write_text
 from bertflow_jax.evaluation.table import (
     COLUMNS,
-    UNDEFINED,
     header_cells,
-    published_cells,
     score_cells,
     task_columns,
 )
@@ -53,9 +49,9 @@ def write_report(
         *_gold(rows, COLUMNS[task]),
         *_spectrum(rows),
         *_training(curves or {}),
-        *_subsets(results),
-        *_published(results),
-        *_provenance(results),
+        *report_tables.subsets(results),
+        *report_tables.published(results),
+        *report_tables.provenance(results),
     ]
     write_text(path, report_page.page("Sentence similarity: bertflow_jax report", body))
 
@@ -68,13 +64,14 @@ def _summary(results: Mapping[str, Any]) -> list[str]:
     if before is None or after is None:
         text = "At least one average is undefined; the reasons are in the tables below."
     elif first == last:
-        text = f"The average Spearman correlation with human scores is {before:.2f}."
+        text = f"The average Spearman correlation with the gold scores is {before:.2f}."
     else:
         # Of the rounded values, so that a reader who subtracts finds the same number.
         change = round(after, 2) - round(before, 2)
         text = (
-            f"The average Spearman correlation with human scores goes from {before:.2f} ({first}) "
-            f"to {after:.2f} ({last}), {abs(change):.2f} points {'up' if change >= 0 else 'down'}."
+            "The average Spearman correlation with the gold scores goes from "
+            f"{before:.2f} ({first}) to {after:.2f} ({last}), {abs(change):.2f} points "
+            f"{'up' if change >= 0 else 'down'}."
         )
     return [
         "<h1>Sentence similarity report</h1>",
@@ -99,8 +96,9 @@ def _scores(results: Mapping[str, Any]) -> list[str]:
     out = [
         report_page.heading("Scores"),
         report_page.paragraph(
-            "People judged how similar two sentences are. The score says how well the order of the "
-            "cosines agrees with theirs: Spearman correlation x 100. 100 is full agreement, 0 none."
+            "Each pair has a gold score of how similar its sentences are, in the STS sets given by "
+            "people. The number here says how well the order of the cosines agrees with it: "
+            "Spearman correlation x 100. 100 is full agreement, 0 none."
         ),
         report_page.table(header, main, best=True),
     ]
@@ -165,7 +163,7 @@ def _gold(rows: Sequence[RowPlot], title: str) -> list[str]:
     ]
     count = len(rows[0].gold) if rows else 0
     return [
-        report_page.heading("Cosine against human judgement"),
+        report_page.heading("Cosine against gold score"),
         report_page.paragraph(
             f"Each point is one of {count} sentence pairs of {title}. The better the vectors, the "
             "more the points rise from lower left to upper right."
@@ -197,75 +195,11 @@ def _training(curves: Mapping[str, Curve]) -> list[str]:
         report_page.paragraph(
             "The flow is fitted without labels: it learns to give the sentences a high density. "
             "Lower is better, and values below 0 are normal. A curve that still falls at its end "
-            "says that more steps would fit better."
+            "says that more steps would fit better; where the curve of held-out sentences rises, "
+            "fewer would."
         ),
         report_page.panels([(image, "Bits per dimension over the steps of the fit")]),
     ]
-
-
-def _subsets(results: Mapping[str, Any]) -> list[str]:
-    rows = results["rows"]
-    lines, reasons = [], []
-    for task in task_columns(rows):
-        for subset, any_row in next(iter(rows.values()))[task]["subsets"].items():
-            scores = {name: row[task]["subsets"][subset] for name, row in rows.items()}
-            cells = [_cell(score["spearman"]) for score in scores.values()]
-            title = COLUMNS[task] if subset == task else f"{COLUMNS[task]} {subset}"
-            lines.append([title, str(any_row["pairs"]), *cells])
-            reasons += [
-                f"{title}, {name}: {score['reason']}."
-                for name, score in scores.items()
-                if "reason" in score
-            ]
-    out = [
-        report_page.heading("Every subset"),
-        report_page.paragraph("Spearman x 100 of each subset on its own."),
-        report_page.table(["", "pairs", *rows], lines),
-    ]
-    if reasons:
-        out.append(report_page.paragraph("Undefined: " + " ".join(reasons)))
-    return out
-
-
-def _published(results: Mapping[str, Any]) -> list[str]:
-    tasks = task_columns(results["rows"])
-    if not any(task in row.scores for row in PUBLISHED for task in tasks):
-        return []
-    lines = [
-        [row.model, *published_cells(row, tasks), row.aggregation, row.source] for row in PUBLISHED
-    ]
-    return [
-        report_page.heading("Published scores"),
-        report_page.paragraph("Other encoders and papers, for comparison. Mind the aggregation."),
-        report_page.details(
-            "Show the table",
-            report_page.table(["", *header_cells(tasks), "years by", "source"], lines),
-        ),
-    ]
-
-
-def _provenance(results: Mapping[str, Any]) -> list[str]:
-    values = [*_flatten(results["model"], "model."), *_flatten(results["provenance"])]
-    return [
-        report_page.heading("Where these numbers come from"),
-        report_page.paragraph(
-            "The same facts and all scores are in results.json beside this page."
-        ),
-        report_page.details("Show the details", report_page.facts(values)),
-    ]
-
-
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            yield prefix + key, shown
-
-
-def _cell(score: float | None) -> str:
-    return UNDEFINED if score is None else f"{score:.2f}"
 
 
 def _colored(rows: Sequence[RowPlot]) -> Iterable[tuple[RowPlot, str]]:

@@ -91,7 +91,7 @@ def run_fit(
     run_chunk = _chunk_runner(config, data, order, state)
     evaluate = held_out_bits(config, data)
     done = saved = int(state.step)
-    held_out = None
+    held_out = best = None
     if done >= last:
         _log.warning("nothing to do: step %d is reached, %d are asked for", done, last)
     bar = tqdm(total=last, initial=done, unit="step", disable=not progress)
@@ -107,6 +107,8 @@ def run_fit(
                 state, done = after, done + count
                 every = config.train.eval_every or config.checkpoint.every
                 held_out = evaluate(state) if done == last or done % every == 0 else None
+                if held_out is not None and (best is None or held_out < best[0]):
+                    best = held_out, done
                 if sink is not None:
                     _report(sink, config.train.log_every, metrics, done, rate, held_out)
                 if save is not None and (done == last or done % config.checkpoint.every == 0):
@@ -118,6 +120,14 @@ def run_fit(
             if save is not None and done > saved:
                 save(state)
             raise
+    if best is not None and held_out is not None and held_out > best[0]:
+        _log.warning(
+            "the held-out loss was lowest at step %d (%.4f bits/dim) and is %.4f now: fewer steps "
+            "fit unseen text better",
+            best[1],
+            best[0],
+            held_out,
+        )
     return FitResult(state, evaluate(state) if held_out is None else held_out)
 
 

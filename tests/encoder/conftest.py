@@ -10,7 +10,7 @@ import pytest
 from scipy.special import erf
 
 from bertflow_jax.encoder import BertConfig, init_params, save_params
-from bertflow_jax.encoder.hf_weights import to_hf
+from bertflow_jax.encoder.hf_layout import to_hf
 
 VOCAB = [
     "[PAD]",

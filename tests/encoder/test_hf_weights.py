@@ -8,7 +8,8 @@ import pytest
 import safetensors.numpy
 
 from bertflow_jax.encoder import init_params, load_params, params_digest, read_config
-from bertflow_jax.encoder.hf_weights import expected_shapes, modern_name, to_hf
+from bertflow_jax.encoder.hf_layout import expected_shapes, to_hf
+from bertflow_jax.encoder.hf_weights import modern_name
 from bertflow_jax.errors import WeightsError
 
 

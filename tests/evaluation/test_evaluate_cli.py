@@ -18,7 +18,8 @@ from bertflow_jax.errors import (
     WorkdirError,
 )
 from bertflow_jax.evaluation import run
-from bertflow_jax.evaluation.run import EvalOptions, run_evaluation
+from bertflow_jax.evaluation.options import EvalOptions, output_folder
+from bertflow_jax.evaluation.run import run_evaluation
 
 ROOT = Path(__file__).parents[2]
 
@@ -166,7 +167,7 @@ def test_mistakes_are_found_before_a_model_is_loaded(
 
 def test_missing_matplotlib_is_told_at_the_start(data_dir, tmp_path, monkeypatch):
     # Bug: ImportError after the scores.
-    monkeypatch.setattr(run.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install matplotlib.*--noreport"):
         run_evaluation(options(data_dir, tmp_path))
 
@@ -183,7 +184,7 @@ def test_missing_matplotlib_is_told_at_the_start(data_dir, tmp_path, monkeypatch
 )
 def test_default_output(fields, folder):
     # Bug: results of two encoders or poolings in one folder.
-    assert run._output_folder(EvalOptions(**fields)) == folder
+    assert output_folder(EvalOptions(**fields)) == folder
 
 
 def test_command_line_mistakes_exit_with_2_and_no_traceback(tmp_path):
@@ -260,7 +261,7 @@ cli.run(lambda: print(config.value.seed))
     ("arguments", "code", "message"),
     [
         (["--config=good.py", "--config.seed=5"], 0, "5"),
-        (["--config=good.py", "--config.train.sed=5"], 2, "Field sed not found on dataclass"),
+        (["--config=good.py", "--config.train.sed=5"], 2, "unknown config field 'sed'"),
         (["--config=good.py", "--config.seed=x"], 2, "--config.seed=x"),
         (["--config=missing.py"], 2, "missing.py"),
         (["--config=missing.py", "--config.seed=5"], 2, "missing.py"),

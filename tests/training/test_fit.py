@@ -262,3 +262,21 @@ def test_ctrl_c_stops_after_the_chunk_under_way():
         run_fit(config, data, initial_state(config, data), sink=Presser(), save=saved.append)
     assert [int(state.step) for state in saved] == [10]
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("rises", [True, False])
+def test_a_held_out_loss_that_rises_is_said(rises, caplog):
+    """Too many epochs on little text end worse on unseen text, and only the curve showed it."""
+    data = _data(held_out=0.5, pairs=False)
+    sink, steps = Recorder(), 400 if rises else 4
+    config = _config(steps, eval_every=steps // 4, batch_size=30, log_every=1)
+    result = run_fit(config, data, initial_state(config, data), sink=sink)
+    losses = {
+        step: values["held_out_bits_per_dim"]
+        for step, values in sink.lines
+        if "held_out_bits_per_dim" in values
+    }
+    best = min(losses, key=losses.__getitem__)
+    assert (best < steps) == rises
+    assert result.held_out == losses[steps]
+    assert (f"lowest at step {best} ({losses[best]:.4f} bits/dim)" in caplog.text) == rises

@@ -1,0 +1,150 @@
+"""What an evaluation is asked for: the flags, and what can be wrong with them."""
+
+import dataclasses
+import importlib.util
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from bertflow_jax.data.sts import TASKS, StsTask, load_task
+from bertflow_jax.errors import ConfigError, DataNotFoundError
+from bertflow_jax.paths import user_path
+from bertflow_jax.workdir import prepare_output
+
+_ENCODER_ONLY = ("pooling", "max_length", "dtype")
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalOptions:
+    """What to score and where to write; exactly one of `workdir` and `encoder` is given.
+
+    Attributes:
+      workdir: of a run of train.py: rows raw and flow.
+      step: checkpoint of the workdir; None takes the newest good one.
+      encoder: local folder, Hub id or `mini_bert`: row raw only.
+      pooling: with encoder; None takes what its folder says, or `mean`.
+      max_length: with encoder; None takes what its folder says.
+      dtype: with encoder; compute type, None is `float32`.
+      tasks: names; empty takes the seven STS tasks, or `everyday` without a data_dir.
+      data_dir: folder with `STS/`, `STSBenchmark/`, `SICK/`.
+      splits: of stsb and sickr; several are scored as one set.
+      encoding: of the data files.
+      output: folder; None takes `WORKDIR/eval`, or `runs/eval-<encoder>[-<pooling>]`.
+      cache_dir: of embeddings; None takes the run's own, or the user's cache folder.
+      seed: of random pairs in the report.
+      report: whether to write report.html.
+      figure: file of the picture of the effect (.png or .svg), or None.
+      published: whether to print published scores below the table.
+    """
+
+    workdir: str | None = None
+    step: int | None = None
+    encoder: str | None = None
+    pooling: str | None = None
+    max_length: int | None = None
+    dtype: str | None = None
+    tasks: tuple[str, ...] = ()
+    data_dir: str | None = None
+    splits: tuple[str, ...] = ("test",)
+    encoding: str = "utf-8"
+    output: str | None = None
+    cache_dir: str | None = None
+    seed: int = 0
+    report: bool = True
+    figure: str | None = None
+    published: bool = False
+
+
+def expanded(options: EvalOptions) -> EvalOptions:
+    """Expand `~`, which a shell leaves alone in --name=~/folder."""
+    names = ("workdir", "data_dir", "output", "figure", "cache_dir")
+    paths = {name: getattr(options, name) for name in names}
+    # A blank one stays as it is, for the check of its own flag.
+    expanded: dict[str, Any] = {
+        name: str(user_path(path, f"--{name}")) for name, path in paths.items() if path
+    }
+    return dataclasses.replace(options, **expanded)
+
+
+def check_options(options: EvalOptions) -> None:
+    """Raise ConfigError or DataNotFoundError, naming the flag, before anything is loaded."""
+    if (options.workdir is None) == (options.encoder is None):
+        raise ConfigError(
+            "give either --workdir=DIR (a run of train.py) or --encoder=PATH_OR_HUB_ID (an encoder "
+            "without a flow)"
+        )
+    if options.encoder is not None:
+        if not options.encoder.strip():
+            raise ConfigError("--encoder is blank; name a folder, a Hub id or mini_bert")
+        if options.step is not None:
+            raise ConfigError("--step is a checkpoint of a --workdir; an encoder has none")
+    else:
+        _check_workdir(options)
+    if options.max_length is not None and options.max_length < 3:
+        raise ConfigError(
+            f"--max_length={options.max_length}: must be at least 3 ([CLS], one token, [SEP])"
+        )
+    if (options.report or options.figure) and importlib.util.find_spec("matplotlib") is None:
+        raise ConfigError("the report needs matplotlib: pip install matplotlib, or give --noreport")
+    if options.figure is not None:
+        if not options.figure.strip():
+            raise ConfigError("--figure is blank; name a .png or .svg file")
+        from bertflow_jax.evaluation.plots import check_figure_path
+
+        check_figure_path(Path(options.figure))
+        prepare_output(str(Path(options.figure).absolute().parent), "the folder of --figure")
+
+
+def _check_workdir(options: EvalOptions) -> None:
+    for name in _ENCODER_ONLY:
+        if getattr(options, name) is not None:
+            raise ConfigError(
+                f"--{name} goes with --encoder; a --workdir keeps the setting it was trained with"
+            )
+    assert options.workdir is not None
+    if not os.path.isdir(options.workdir):
+        raise DataNotFoundError(
+            f"--workdir={options.workdir}: no such folder; train first, or check the path"
+        )
+    if not os.path.isdir(os.path.join(options.workdir, "checkpoints")):
+        raise DataNotFoundError(
+            f"--workdir={options.workdir} has no checkpoints/ and so no fitted flow; train first, "
+            "or give --encoder to score an encoder without a flow"
+        )
+
+
+def load_tasks(options: EvalOptions) -> list[StsTask]:
+    """Read the tasks that are asked for; raises ConfigError or a DataError naming the flag."""
+    names = options.tasks or (TASKS[:-1] if options.data_dir is not None else ("everyday",))
+    if not all(name.strip() for name in names):
+        raise ConfigError(
+            f"--tasks={','.join(names)}: a name is blank; put one comma between two names, and "
+            "none at the end"
+        )
+    unknown = [name for name in names if name not in TASKS]
+    if unknown:
+        raise ConfigError(f"--tasks: unknown {', '.join(unknown)}; known are {', '.join(TASKS)}")
+    if len(set(names)) < len(names):
+        raise ConfigError(f"--tasks={','.join(names)}: a task is named twice")
+    need_data = [name for name in names if name != "everyday"]
+    if need_data and options.data_dir is None:
+        raise ConfigError(
+            f"--tasks={','.join(need_data)} needs --data_dir=DIR, the folder that holds STS/, "
+            "STSBenchmark/ and SICK/"
+        )
+    return [
+        load_task(name, options.data_dir, options.splits, encoding=options.encoding)
+        for name in names
+    ]
+
+
+def output_folder(options: EvalOptions) -> str:
+    """Return the folder that the results go to."""
+    if options.output is not None:
+        return options.output
+    if options.workdir is not None:
+        return str(Path(options.workdir) / "eval")
+    parts = [Path(options.encoder or "").name, options.pooling or ""]
+    name = "-".join(re.sub(r"[^\w.]+", "-", part).strip("-") for part in parts if part)
+    return f"runs/eval-{name}"
