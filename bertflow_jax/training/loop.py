@@ -26,6 +26,7 @@ from bertflow_jax.training.steps import FitState, StepMetrics, make_run_steps
 _log = logging.getLogger(__name__)
 CHUNK_STEPS = 128  # steps in one device call: long enough to hide the dispatch, short enough to see
 _HELD_OUT_ROWS = 4096
+_RISE = 0.01  # bits/dim above the lowest held-out loss that are more than noise
 
 
 class MetricsSink(Protocol):
@@ -120,7 +121,7 @@ def run_fit(
             if save is not None and done > saved:
                 save(state)
             raise
-    if best is not None and held_out is not None and held_out > best[0]:
+    if best is not None and held_out is not None and held_out > best[0] + _RISE:
         _log.warning(
             "the held-out loss was lowest at step %d (%.4f bits/dim) and is %.4f now: fewer steps "
             "fit unseen text better",
