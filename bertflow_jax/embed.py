@@ -1,25 +1,18 @@
-"""`SentenceEncoder`: texts in, one vector a text out.
+"""`SentenceEncoder`: texts in, one vector a text out."""
 
-Texts are tokenized, sorted by length into a bounded set of padded shapes, and embedded by one
-compiled function per shape.
-"""
-
-import collections
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from bertflow_jax.checks import check_count
-from bertflow_jax.data.tokens import TokenBatch, check_texts, make_batches
+from bertflow_jax.batch_embed import WINDOW, BatchEmbedder, EmbedFn
 from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig
-from bertflow_jax.encoder.embedding import make_embed_fn, unit_length
+from bertflow_jax.encoder.embedding import make_embed_fn
 from bertflow_jax.encoder.pooling import PoolingSpec
 from bertflow_jax.encoder.pretrained import Encoder, load_encoder, save_encoder
 from bertflow_jax.errors import InputError
@@ -27,7 +20,7 @@ from bertflow_jax.flow import glow
 from bertflow_jax.postprocess.flow import Flow
 from bertflow_jax.workdir import prepare_output
 
-EmbedFn = Callable[[Any, jax.Array, jax.Array], jax.Array]
+BATCH_SIZE = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,16 +62,15 @@ class SentenceEncoder:
     """
 
     def __init__(self, encoder: Encoder, postprocess: PostProcessor | None = None):
-        params = jax.tree.map(jnp.asarray, encoder.params)
-        self.encoder = dataclasses.replace(encoder, params=params)
         self._postprocess = postprocess
-        self.params: dict[str, Any] = {"encoder": params}
+        params: dict[str, Any] = {"encoder": encoder.params}
         if postprocess is not None:
-            self.params[postprocess.name] = jax.tree.map(jnp.asarray, postprocess.params)
+            params[postprocess.name] = postprocess.params
         self.embed_fn = _embed_fn(encoder, postprocess)
-        self._compiled = jax.jit(self.embed_fn)
-        ids = jax.ShapeDtypeStruct((1, 3), jnp.int32)
-        self.dimension: int = jax.eval_shape(self.embed_fn, self.params, ids, ids).shape[-1]
+        self._embedder = BatchEmbedder(self.embed_fn, params, encoder.tokenizer)
+        self.params: dict[str, Any] = self._embedder.params
+        self.encoder = dataclasses.replace(encoder, params=self.params["encoder"])
+        self.dimension: int = self._embedder.dimension
 
     @classmethod
     def from_pretrained(
@@ -137,51 +129,79 @@ class SentenceEncoder:
 
     def encode(
         self,
-        texts: str | Iterable[str],
-        batch_size: int = 64,
+        texts: str | Iterable[object],
+        batch_size: int = BATCH_SIZE,
         normalize: bool = False,
         show_progress: bool | None = None,
+        *,
+        on_overflow: str = "warn",
     ) -> np.ndarray:
         """Embed texts.
 
         Args:
-          texts: strings; longer ones than max_length are cut. A bare str gives one vector.
-          batch_size: sentences of the shortest length bucket in one device call; longer buckets
-            take fewer, so that a call has about the same number of tokens.
+          texts: strings, as a list, an iterator, a pandas or a pyarrow column. A bare str gives one
+            vector.
+          batch_size: sentences of the shortest padded length in one device call; longer ones take
+            fewer, so that a call has about the same number of tokens.
           normalize: scale every vector to length 1 (zero vectors stay zero).
           show_progress: None shows a bar on a terminal when there are many texts.
+          on_overflow: texts above max_length are cut; `warn` says once how many, `error` raises
+            InputError, `ignore` is silent.
 
         Returns:
           float32[N, E] in the order of the texts, (0, E) for []; float32[E] for a bare str.
-          Raises InputError for a text that is not a str, naming its row and type, and for an
-          embedding that is not finite.
+          Raises InputError for a text that is not a str (None, NaN, bytes), naming its row and
+          type, and for an embedding that is not finite.
         """
         if isinstance(texts, str):
-            return self.encode([texts], batch_size, normalize, show_progress)[0]
-        batch_size = check_count(batch_size, "batch_size", 1)
-        rows = check_texts(texts)
-        tokenizer = self.encoder.tokenizer
-        ids = tokenizer(rows).ids if rows else []
-        batches = make_batches(ids, tokenizer.pad_id, batch_size, tokenizer.max_length)
-        vectors = np.zeros((len(rows), self.dimension), np.float32)
-        with _progress_bar(len(rows), show_progress) as bar:
-            for batch, embedded in self._run(batches):
-                vectors[batch.rows] = embedded[: len(batch.rows)]
-                bar.update(len(batch.rows))
-        _require_finite(vectors)
-        return np.asarray(unit_length(jnp.asarray(vectors))) if normalize else vectors
+            return self.encode(
+                [texts], batch_size, normalize, show_progress, on_overflow=on_overflow
+            )[0]
+        windows = self.encode_stream(texts, batch_size, normalize, on_overflow=on_overflow)
+        parts = [np.zeros((0, self.dimension), np.float32)]
+        total = len(texts) if isinstance(texts, Sized) else None
+        with _progress_bar(total, show_progress) as bar:
+            for part in windows:
+                parts.append(part)
+                bar.update(len(part))
+        return np.concatenate(parts)
 
-    def _run(self, batches: Iterable[TokenBatch]) -> Iterable[tuple[TokenBatch, np.ndarray]]:
-        """Embed batches, keeping the device one call ahead of the host."""
-        waiting: collections.deque[tuple[TokenBatch, jax.Array]] = collections.deque()
-        for batch in batches:
-            result = self._compiled(self.params, batch.input_ids, batch.attention_mask)
-            waiting.append((batch, result))
-            if len(waiting) > 1:
-                done, embedded = waiting.popleft()
-                yield done, np.asarray(embedded)
-        for done, embedded in waiting:
-            yield done, np.asarray(embedded)
+    def encode_stream(
+        self,
+        texts: Iterable[object],
+        batch_size: int = BATCH_SIZE,
+        normalize: bool = False,
+        *,
+        on_overflow: str = "warn",
+        window: int = WINDOW,
+        first_row: int = 0,
+    ) -> Iterator[np.ndarray]:
+        """Embed an iterator of any length in flat memory.
+
+        Yields float32[n, E] for every `window` texts, in input order; `first_row` is the row number
+        of the first text, for messages. The other arguments and the errors are those of `encode`.
+        """
+        return self._embedder.windows(
+            texts,
+            batch_size,
+            normalize=normalize,
+            on_overflow=on_overflow,
+            window=window,
+            first_row=first_row,
+        )
+
+    def warmup(self, batch_size: int = BATCH_SIZE) -> tuple[tuple[int, int], ...]:
+        """Compile every shape [R, T] that `encode` uses with this batch_size; return the shapes.
+
+        At most ten up to 512 tokens. With the compilation cache (see
+        `bertflow_jax.parallel.use_compilation_cache`) later processes load them.
+        """
+        return self._embedder.warmup(batch_size)
+
+    @property
+    def compiled_shapes(self) -> tuple[tuple[int, int], ...]:
+        """The shapes [R, T] compiled so far; encoders of one architecture share them."""
+        return self._embedder.compiled_shapes()
 
     def __repr__(self) -> str:
         """Return what a reader of a notebook wants to know."""
@@ -239,16 +259,7 @@ def _plain_embed_fn(
     return embed
 
 
-def _progress_bar(total: int, show: bool | None) -> tqdm:
+def _progress_bar(total: int | None, show: bool | None) -> tqdm:
     # disable=None: tqdm shows the bar only on a terminal.
-    disable = (None if total > 1000 else True) if show is None else not show
+    disable = (None if total is None or total > 1000 else True) if show is None else not show
     return tqdm(total=total, unit="text", desc="embed", disable=disable)
-
-
-def _require_finite(vectors: np.ndarray) -> None:
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(bad):
-        raise InputError(
-            f"the embedding of row {bad[0]} is not finite ({len(bad)} rows in all); with "
-            "dtype='bfloat16' try 'float32', else the weights are broken"
-        )

@@ -6,6 +6,8 @@ over the batch makes XLA insert the all-reduce. One device is the same path.
 """
 
 import functools
+import logging
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from bertflow_jax.paths import default_cache_dir, user_path
+
+_log = logging.getLogger(__name__)
 DATA_AXIS = "data"
 
 
@@ -62,3 +67,45 @@ def compile_run_steps(
 def replicate(tree: Any, mesh: Mesh) -> Any:
     """Put every array of a pytree on all devices of the mesh."""
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
+
+
+def compile_embed(embed: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
+    """Compile embed(params, input_ids, attention_mask, normalize) -> float32[R, E] over a mesh.
+
+    Arguments are a pytree, int32[R, T], int32[R, T] and bool[].
+    R is split over the mesh, everything else is replicated; no device waits for another.
+    """
+    replicated = NamedSharding(mesh, PartitionSpec())
+    split_rows = NamedSharding(mesh, PartitionSpec(DATA_AXIS))
+    return jax.jit(
+        embed,
+        in_shardings=(replicated, split_rows, split_rows, replicated),
+        out_shardings=split_rows,
+    )
+
+
+def local_mesh() -> Mesh:
+    """Return a one-axis mesh over all devices of this process."""
+    return Mesh(np.asarray(jax.local_devices()), (DATA_AXIS,))
+
+
+def use_compilation_cache() -> None:
+    """Keep compiled programs between processes, in the user's cache folder.
+
+    Does nothing where JAX has a cache folder already, or where the environment variable
+    BERTFLOW_COMPILATION_CACHE is `off`; another value names the folder.
+    """
+    folder = os.environ.get("BERTFLOW_COMPILATION_CACHE", "")
+    if folder == "off" or getattr(jax.config, "jax_compilation_cache_dir", None):
+        return
+    path = (
+        user_path(folder, "BERTFLOW_COMPILATION_CACHE") if folder else default_cache_dir() / "xla"
+    )
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        _log.warning("compiled programs are not kept: %s cannot be made (%s)", path, error)
+        return
+    jax.config.update("jax_compilation_cache_dir", str(path))
+    # A batch shape of a small encoder compiles in less than JAX's default minimum of a second.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

@@ -30,3 +30,9 @@ def user_path(path: str | os.PathLike[str], name: str) -> Path:
     if "\0" in str(expanded):
         raise ConfigError(f"{name}={path!r}: a path cannot hold a zero byte")
     return expanded
+
+
+def default_cache_dir() -> Path:
+    """Return the user's cache folder for this package ($XDG_CACHE_HOME or ~/.cache)."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "bertflow_jax"

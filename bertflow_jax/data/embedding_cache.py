@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from bertflow_jax.errors import WorkdirError
-from bertflow_jax.paths import user_path
+from bertflow_jax.paths import default_cache_dir, user_path
 from bertflow_jax.workdir import prepare_output
 
 _log = logging.getLogger(__name__)
@@ -34,12 +34,6 @@ def text_digest(texts: Sequence[str]) -> str:
         total.update(len(encoded).to_bytes(8, "little"))
         total.update(encoded)
     return total.hexdigest()
-
-
-def default_cache_dir() -> Path:
-    """Return the user's cache folder for this package ($XDG_CACHE_HOME or ~/.cache)."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "bertflow_jax"
 
 
 def embed_cached(

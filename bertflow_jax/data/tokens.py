@@ -1,4 +1,4 @@
-"""From texts to padded int32 arrays of token ids, in a bounded set of shapes.
+"""From texts to token ids.
 
 Special tokens written out in a text ("[SEP]", "[PAD]") become those tokens, as with Hugging
 Face's fast tokenizers; the attention mask marks real tokens by position, never by their id.
@@ -22,8 +22,7 @@ from bertflow_jax.data.tokenizer_files import (
 )
 from bertflow_jax.errors import ConfigError, InputError
 
-BUCKETS = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-
+_CHUNK = 1024  # texts a call of the tokenizer: what it returns takes far more memory than the ids
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -38,21 +37,6 @@ class TokenRows:
 
     ids: list[np.ndarray]
     truncated: int
-
-
-@dataclasses.dataclass(frozen=True)
-class TokenBatch:
-    """One device call.
-
-    Attributes:
-      rows: int64[n], the place in the input of the first n rows; the others are padding.
-      input_ids: int32[R, T], filled up with the tokenizer's padding id.
-      attention_mask: int32[R, T], 1 for a token and 0 for padding.
-    """
-
-    rows: np.ndarray
-    input_ids: np.ndarray
-    attention_mask: np.ndarray
 
 
 class TextTokenizer:
@@ -101,25 +85,30 @@ class TextTokenizer:
         limit = _max_length(max_length, default_max_length, files.model_max_length, positions)
         return cls(files, limit, vocab_size, lower_first)
 
-    def __call__(self, texts: Sequence[str]) -> TokenRows:
+    def __call__(self, texts: Sequence[str], first_row: int = 0) -> TokenRows:
         """Tokenize texts; a text above max_length is cut, its [SEP] kept.
 
-        Raises InputError for a token id beyond the embedding table.
+        `first_row` is the row number of the first text, for messages. Raises InputError for a
+        token id beyond the embedding table.
         """
-        texts = _without_surrogates(texts)
+        texts = _without_surrogates(texts, first_row)
         if self._lower_first:
             texts = [text.lower() for text in texts]
-        encodings = self._files.backend.encode_batch(texts)
-        rows = [np.asarray(encoding.ids, np.int32) for encoding in encodings]
+        rows: list[np.ndarray] = []
+        truncated = 0
+        for start in range(0, len(texts), _CHUNK):
+            encodings = self._files.backend.encode_batch_fast(texts[start : start + _CHUNK])
+            rows += [np.asarray(encoding.ids, np.int32) for encoding in encodings]
+            truncated += sum(bool(encoding.overflowing) for encoding in encodings)
         for i, ids in enumerate(rows):
             if ids.max(initial=0) >= self._vocab_size:
                 token = self._files.backend.id_to_token(int(ids.max()))
                 raise InputError(
-                    f"row {i}: token {token!r} has id {ids.max()}, but the encoder's embedding "
-                    f"table has {self._vocab_size} rows; tokenizer and weights do not belong "
-                    "together"
+                    f"row {first_row + i}: token {token!r} has id {ids.max()}, but the encoder's "
+                    f"embedding table has {self._vocab_size} rows; tokenizer and weights do not "
+                    "belong together"
                 )
-        return TokenRows(rows, sum(bool(encoding.overflowing) for encoding in encodings))
+        return TokenRows(rows, truncated)
 
     def digest(self) -> str:
         """Return the sha256 of everything that decides the ids, but not of max_length."""
@@ -151,28 +140,31 @@ def _max_length(user: int | None, folder: int | None, tokenizer: int | None, tab
     return min(limit for limit in (asked, tokenizer, table) if limit is not None)
 
 
-def check_texts(texts: Iterable[object]) -> list[str]:
-    """Return the texts as a list.
+def iter_texts(texts: Iterable[object]) -> Iterator[object]:
+    """Return an iterator over a list, an iterator, a pandas or a pyarrow column.
 
-    Raises InputError naming row and type for anything that is not a str (None, NaN, bytes).
+    Raises InputError for what is no such thing: bytes, a mapping, a set, a number.
     """
+    # A pyarrow column iterates over scalars; this makes them str and None.
+    to_list = getattr(texts, "to_pylist", None)
     try:
         # Not a test for Iterable, which an array of no dimension passes.
-        rows = None if isinstance(texts, bytes | bytearray | Mapping | set) else iter(texts)
+        if not isinstance(texts, str | bytes | bytearray | Mapping | set):
+            return iter(to_list() if to_list is not None else texts)
     except TypeError:
-        rows = None
-    if rows is None:
-        raise InputError(f"a list of str is expected, not {type(texts).__name__}")
-    checked: list[str] = []
-    for i, text in enumerate(rows):
-        if not isinstance(text, str):
-            shown = " (nan)" if isinstance(text, float) and text != text else ""
-            raise InputError(f"row {i} is {type(text).__name__}{shown}, not str")
-        checked.append(text)
-    return checked
+        pass
+    raise InputError(f"a list of str is expected, not {type(texts).__name__}")
 
 
-def _without_surrogates(texts: Sequence[str]) -> list[str]:
+def check_text(text: object, row: int) -> str:
+    """Return the text; raises InputError naming row and type if it is no str (None, NaN, bytes)."""
+    if not isinstance(text, str):
+        shown = " (nan)" if isinstance(text, float) and text != text else ""
+        raise InputError(f"row {row} is {type(text).__name__}{shown}, not str")
+    return text
+
+
+def _without_surrogates(texts: Sequence[str], first_row: int) -> list[str]:
     """Join surrogate pairs into characters; replace lone surrogates with U+FFFD and warn."""
     repaired = list(texts)
     damaged = []
@@ -182,69 +174,9 @@ def _without_surrogates(texts: Sequence[str]) -> list[str]:
             damaged.append(i)
     if damaged:
         warnings.warn(
-            f"{len(damaged)} text(s) hold UTF-16 surrogates, the first in row {damaged[0]}; "
+            f"{len(damaged)} text(s) hold UTF-16 surrogates, the first in row "
+            f"{first_row + damaged[0]}; "
             "pairs were joined, lone ones replaced",
             stacklevel=3,
         )
     return repaired
-
-
-def buckets(max_length: int) -> tuple[int, ...]:
-    """Return the padded lengths T in use: those of `BUCKETS` below max_length, and max_length."""
-    return (*(bucket for bucket in BUCKETS if bucket < max_length), max_length)
-
-
-def batch_rows(bucket: int, batch_size: int) -> tuple[int, ...]:
-    """Return the row counts R in use for a bucket, largest first.
-
-    The largest keeps the tokens of a call at those of `batch_size` sentences of the shortest
-    bucket; an eighth of it and 1 spare a short list most of the padding.
-    """
-    full = max(1, batch_size * BUCKETS[0] // bucket)
-    return tuple(sorted({full, max(1, full // 8), 1}, reverse=True))
-
-
-def make_batches(
-    rows: Sequence[np.ndarray], pad_id: int, batch_size: int, max_length: int
-) -> Iterator[TokenBatch]:
-    """Group rows of similar length into padded batches, longest first.
-
-    Args:
-      rows: int32[t] token ids each, t <= max_length.
-      pad_id: fills up the rest.
-      batch_size: sentences a batch in the shortest bucket; longer buckets get fewer.
-      max_length: the longest row allowed.
-
-    Yields:
-      batches whose `rows` together are 0 .. len(rows) - 1, each once. Their shapes [R, T] have T
-      from `buckets` and R from `batch_rows`.
-    """
-    sizes = np.asarray(buckets(max_length))
-    which = np.searchsorted(sizes, [len(ids) for ids in rows])
-    for b in reversed(range(len(sizes))):
-        members = np.flatnonzero(which == b)
-        for start, count, size in _split(len(members), batch_rows(int(sizes[b]), batch_size)):
-            yield _pad(rows, members[start : start + count], (size, int(sizes[b])), pad_id)
-
-
-def _split(total: int, sizes: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
-    """Cut `total` rows into (start, rows, padded rows) with padded rows among `sizes`."""
-    full, small = sizes[0], sizes[min(1, len(sizes) - 1)]
-    start = 0
-    while start < total:
-        left = total - start
-        size = full if 2 * left > full else 1 if left == 1 else small
-        yield start, min(left, size), size
-        start += size
-
-
-def _pad(
-    rows: Sequence[np.ndarray], members: np.ndarray, shape: tuple[int, int], pad_id: int
-) -> TokenBatch:
-    input_ids = np.full(shape, pad_id, np.int32)
-    mask = np.zeros(shape, np.int32)
-    for i, row in enumerate(members):
-        ids = rows[row]
-        input_ids[i, : len(ids)] = ids
-        mask[i, : len(ids)] = 1
-    return TokenBatch(members, input_ids, mask)

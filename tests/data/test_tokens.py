@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bertflow_jax.data.tokens import TextTokenizer, make_batches
+from bertflow_jax.data.batches import BatchShapes, make_batches
+from bertflow_jax.data.tokens import TextTokenizer
 from bertflow_jax.errors import ConfigError, DataNotFoundError, InputError, UnsupportedModelError
 
 LETTERS = [*"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz")]
@@ -85,7 +86,7 @@ def test_hard_texts(uncased, text, expected):
 
 def test_literal_pad_keeps_its_mask(uncased):
     """Catches a mask made from ids (case T07)."""
-    (batch,) = make_batches(uncased(["[PAD] [PAD]"]).ids, uncased.pad_id, 8, 64)
+    (batch,) = make_batches(uncased(["[PAD] [PAD]"]).ids, uncased.pad_id, BatchShapes(64, 8))
     assert batch.attention_mask[0].sum() == 4
 
 
@@ -93,7 +94,7 @@ def test_pad_id_is_the_tokenizers(tmp_path):
     """Case E02: [PAD] is id 1 and id 0 is a real character."""
     vocab = ["a", "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "b"]
     tokenizer = load(write(tmp_path / "pad1", vocab))
-    (batch,) = make_batches(tokenizer(["a b a"]).ids, tokenizer.pad_id, 1, 64)
+    (batch,) = make_batches(tokenizer(["a b a"]).ids, tokenizer.pad_id, BatchShapes(64, 1))
     assert tokenizer.pad_id == 1
     assert batch.input_ids[0].tolist() == [3, 0, 6, 0, 4] + [1] * 11
     assert batch.attention_mask[0].tolist() == [1] * 5 + [0] * 11

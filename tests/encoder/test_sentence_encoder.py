@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bertflow_jax.data.tokens import batch_rows, buckets
+from bertflow_jax.data.batches import BatchShapes
 from bertflow_jax.embed import PostProcessor, SentenceEncoder
 from bertflow_jax.errors import (
     BertFlowError,
@@ -90,12 +90,68 @@ def test_number_of_compilations_is_bounded_and_zero_on_a_second_pass(bert_folder
     encoder = SentenceEncoder.from_pretrained(bert_folder(), max_length=20)
     rng = np.random.default_rng(1)
     texts = ["a " * n for n in rng.integers(0, 60, 300)]
-    encoder._compiled.clear_cache()  # shared by all encoders of this architecture
+    before = set(encoder.compiled_shapes)  # shared by all encoders of this architecture
     vectors = encoder.encode(texts, batch_size=8)
-    compiled = encoder._compiled._cache_size()
-    assert 0 < compiled <= sum(len(batch_rows(t, 8)) for t in buckets(20))
+    compiled = encoder.compiled_shapes
+    assert set(compiled) - before <= set(BatchShapes(20, 8).all())
+    assert {(8, 16), (6, 20)} <= set(compiled)
     np.testing.assert_array_equal(encoder.encode(texts, batch_size=8), vectors)
-    assert encoder._compiled._cache_size() == compiled
+    assert encoder.compiled_shapes == compiled
+
+
+def test_warmup_compiles_all_there_is_to_compile(bert_folder, small_config):
+    """A shape that warmup misses would be compiled in front of a user."""
+    other = dataclasses.replace(small_config, hidden_act="relu")  # compiled by no other test
+    encoder = SentenceEncoder.from_pretrained(bert_folder(config=other), max_length=20)
+    assert encoder.compiled_shapes == ()
+    assert encoder.warmup(batch_size=4) == encoder.compiled_shapes == ((4, 16), (3, 20), (1, 20))
+    rng = np.random.default_rng(1)
+    for count in (0, 1, 2, 3, 9, 50):
+        encoder.encode(["a " * n for n in rng.integers(0, 60, count)], batch_size=4)
+        encoder.encode(["a " * n for n in rng.integers(0, 60, count)], 4, normalize=True)
+    assert len(encoder.compiled_shapes) == 3
+
+
+def test_a_stream_is_read_a_window_ahead_and_comes_in_order(encoder):
+    """Catches a stream read to its end first, and windows out of order."""
+    taken = []
+
+    def texts():
+        for i in range(20):
+            taken.append(i)
+            yield TEXTS[i % 5]
+
+    stream = encoder.encode_stream(texts(), batch_size=8, window=4)
+    first = next(stream)
+    assert first.shape == (4, 16)
+    assert len(taken) <= 8
+    rest = list(stream)
+    assert [len(part) for part in rest] == [4, 4, 4, 4]
+    expected = encoder.encode(TEXTS)[np.arange(20) % 5]
+    np.testing.assert_allclose(np.concatenate([first, *rest]), expected, atol=1e-5)
+
+
+def test_bad_rows_of_a_stream_have_their_number_in_the_stream(encoder):
+    """The row number within the window would send the user to the wrong line."""
+    stream = encoder.encode_stream(["a"] * 5 + [None], window=2, first_row=100)
+    with pytest.raises(InputError, match="row 105 is NoneType"):
+        list(stream)
+
+
+def test_cut_texts_are_counted_once(encoder, caplog):
+    """Case T03: silent truncation, or a warning for each of a million texts."""
+    long = "dog " * 60
+    encoder.encode([long, "a", long, "b"])
+    assert [r.getMessage() for r in caplog.records if "cut" in r.getMessage()] == [
+        "2 of 4 texts are longer than max_length=40 tokens and were cut"
+    ]
+    caplog.clear()
+    encoder.encode([long], on_overflow="ignore")
+    assert not caplog.records
+    with pytest.raises(InputError, match="1 of rows 0 to 1 are longer than max_length=40"):
+        encoder.encode(["a", long], on_overflow="error")
+    with pytest.raises(ConfigError, match="on_overflow='drop': one of warn, error, ignore"):
+        encoder.encode(["a"], on_overflow="drop")
 
 
 @pytest.mark.parametrize("count", [7, 33])

@@ -1,0 +1,184 @@
+"""Texts to vectors in compiled batches: tokenizing, dispatch and results overlap.
+
+    texts -> windows of a few thousand -> token ids (a thread, one window ahead) -> batches of known
+    shapes, longest first -> device calls, a few ahead of the results -> vectors in input order
+
+A window bounds what is held in memory, so a stream may be endless. What batches a window is cut
+into depends on its texts alone: the same window gives the same bytes.
+"""
+
+import collections
+import functools
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bertflow_jax import parallel
+from bertflow_jax.checks import check_count
+from bertflow_jax.data.batches import BatchShapes, make_batches
+from bertflow_jax.data.tokens import TextTokenizer, TokenRows, check_text, iter_texts
+from bertflow_jax.encoder.embedding import unit_length
+from bertflow_jax.errors import ConfigError, InputError
+
+_log = logging.getLogger(__name__)
+EmbedFn = Callable[[Any, jax.Array, jax.Array], jax.Array]
+WINDOW = 4096  # texts: enough that its one partly empty batch costs little
+OVERFLOW = ("warn", "error", "ignore")
+_AHEAD = 2  # device calls that wait while the result of an earlier one is fetched
+
+
+class BatchEmbedder:
+    """The compiled function of an encoder and the loop around it.
+
+    Attributes:
+      mesh: the devices that a batch is split over.
+      params: of `embed_fn`, on all devices of the mesh.
+      dimension: E, the length of a vector.
+    """
+
+    def __init__(self, embed_fn: EmbedFn, params: Any, tokenizer: TextTokenizer):
+        """Put the parameters on the devices; nothing is compiled yet."""
+        parallel.use_compilation_cache()
+        self.mesh = parallel.local_mesh()
+        self.params = parallel.replicate(params, self.mesh)
+        self._tokenizer = tokenizer
+        self._call, self._traced = _compiled(embed_fn, self.mesh)
+        ids = jax.ShapeDtypeStruct((1, 3), jnp.int32)
+        self.dimension: int = jax.eval_shape(embed_fn, self.params, ids, ids).shape[-1]
+
+    def shapes(self, batch_size: int) -> BatchShapes:
+        """Return the shapes that any input is cut into."""
+        count = check_count(batch_size, "batch_size", 1)
+        return BatchShapes(self._tokenizer.max_length, count, self.mesh.size)
+
+    def compiled_shapes(self) -> tuple[tuple[int, int], ...]:
+        """Return the shapes compiled so far, in order; encoders of one architecture share them."""
+        return tuple(self._traced)
+
+    def warmup(self, batch_size: int) -> tuple[tuple[int, int], ...]:
+        """Compile (or load from the compilation cache) every shape; return the shapes."""
+        shapes = self.shapes(batch_size).all()
+        for rows, length in shapes:
+            ids = np.full((rows, length), self._tokenizer.pad_id, np.int32)
+            jax.block_until_ready(self._call(self.params, ids, np.ones_like(ids), False))
+        return shapes
+
+    def windows(
+        self,
+        texts: Iterable[object],
+        batch_size: int,
+        *,
+        normalize: bool = False,
+        on_overflow: str = "warn",
+        window: int = WINDOW,
+        first_row: int = 0,
+    ) -> Iterator[np.ndarray]:
+        """Embed a stream; yields float32[n, E] for every `window` texts, in input order.
+
+        Args:
+          texts: strings; an iterator is read one window ahead.
+          batch_size: rows of the shortest batches.
+          normalize: scale every vector to length 1.
+          on_overflow: what to do about texts above the maximum length, which are cut: `warn` once
+            at the end with their number, `error` at the first window that has one, `ignore`.
+          window: texts a window.
+          first_row: row number of the first text, for messages.
+
+        Raises:
+          InputError: a row that is not a str, an id outside the embedding table, a vector that is
+            not finite, and with on_overflow="error" a text that is too long.
+          ConfigError: an unknown on_overflow.
+        """
+        if on_overflow not in OVERFLOW:
+            raise ConfigError(f"on_overflow={on_overflow!r}: one of {', '.join(OVERFLOW)}")
+        shapes, window = self.shapes(batch_size), check_count(window, "window", 1)
+        numbered = enumerate(iter_texts(texts), first_row)
+
+        def tokenize() -> TokenRows:
+            part = list(itertools.islice(numbered, window))
+            checked = [check_text(text, row) for row, text in part]
+            return self._tokenizer(checked, part[0][0] if part else 0)
+
+        return self._windows(tokenize, shapes, normalize, on_overflow, first_row)
+
+    def _windows(
+        self,
+        tokenize: Callable[[], TokenRows],
+        shapes: BatchShapes,
+        normalize: bool,
+        on_overflow: str,
+        first_row: int,
+    ) -> Iterator[np.ndarray]:
+        cut = total = 0
+        with ThreadPoolExecutor(1, thread_name_prefix="tokenize") as thread:
+            ahead = thread.submit(tokenize)
+            while (tokens := ahead.result()).ids:
+                ahead = thread.submit(tokenize)
+                if tokens.truncated and on_overflow == "error":
+                    raise InputError(
+                        f"{tokens.truncated} of rows {first_row + total} to "
+                        f"{first_row + total + len(tokens.ids) - 1} are longer than max_length="
+                        f"{self._tokenizer.max_length} tokens; raise max_length, split them, or "
+                        "set on_overflow to warn"
+                    )
+                vectors = self._embed(tokens, shapes, normalize)
+                _require_finite(vectors, first_row + total)
+                cut, total = cut + tokens.truncated, total + len(tokens.ids)
+                yield vectors
+        if cut and on_overflow == "warn":
+            _log.warning(
+                "%d of %d texts are longer than max_length=%d tokens and were cut",
+                cut,
+                total,
+                self._tokenizer.max_length,
+            )
+
+    def _embed(self, tokens: TokenRows, shapes: BatchShapes, normalize: bool) -> np.ndarray:
+        vectors = np.empty((len(tokens.ids), self.dimension), np.float32)
+        waiting: collections.deque[tuple[np.ndarray, jax.Array]] = collections.deque()
+
+        def fetch() -> None:
+            rows, result = waiting.popleft()
+            vectors[rows] = np.asarray(result)[: len(rows)]
+
+        for batch in make_batches(tokens.ids, self._tokenizer.pad_id, shapes):
+            result = self._call(self.params, batch.input_ids, batch.attention_mask, normalize)
+            waiting.append((batch.rows, result))
+            if len(waiting) > _AHEAD:
+                fetch()
+        while waiting:
+            fetch()
+        return vectors
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(embed_fn: EmbedFn, mesh: Any) -> tuple[Callable[..., Any], dict[Any, None]]:
+    """Return the compiled embed_fn with normalisation, and the shapes it was traced for, in order.
+
+    Whether to normalise is data: the same compiled shapes serve both.
+    """
+    traced: dict[tuple[int, int], None] = {}
+
+    def embed(
+        params: Any, input_ids: jax.Array, attention_mask: jax.Array, normalize: jax.Array
+    ) -> jax.Array:
+        traced[input_ids.shape[0], input_ids.shape[1]] = None
+        vectors = embed_fn(params, input_ids, attention_mask).astype(jnp.float32)
+        return jnp.where(normalize, unit_length(vectors), vectors)
+
+    return parallel.compile_embed(embed, mesh), traced
+
+
+def _require_finite(vectors: np.ndarray, first_row: int) -> None:
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(bad):
+        raise InputError(
+            f"the embedding of row {first_row + bad[0]} is not finite ({len(bad)} rows in all); with "
+            "dtype='bfloat16' try 'float32', else the weights are broken"
+        )
