@@ -179,6 +179,6 @@ def _require_finite(vectors: np.ndarray, first_row: int) -> None:
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(bad):
         raise InputError(
-            f"the embedding of row {first_row + bad[0]} is not finite ({len(bad)} rows in all); with "
-            "dtype='bfloat16' try 'float32', else the weights are broken"
+            f"the embedding of row {first_row + bad[0]} is not finite ({len(bad)} rows in all); "
+            "with dtype='bfloat16' try 'float32', else the weights are broken"
         )

@@ -14,7 +14,6 @@ the digests of its arrays as well as by what orbax itself finds.
 """
 
 import dataclasses
-import hashlib
 import logging
 import shutil
 from collections.abc import Callable
@@ -25,6 +24,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError
 from bertflow_jax.paths import user_path
 
@@ -80,7 +80,7 @@ class CheckpointStore:
         """
         step = records.state["step"]
         host = jax.tree.map(np.asarray, arrays)
-        state = {**records.state, "digests": {name: _digest(host[name]) for name in _ARRAYS}}
+        state = {**records.state, "digests": {name: tree_digest(host[name]) for name in _ARRAYS}}
         items = {name: ocp.args.StandardSave(host[name]) for name in _ARRAYS} | {
             name: ocp.args.JsonSave(value)
             for name, value in {**dataclasses.asdict(records), "state": state}.items()
@@ -154,7 +154,7 @@ class CheckpointStore:
         except Exception as error:
             raise self._damaged(step, error) from error
         for name, tree in arrays.items():
-            if _digest(tree) != records.state["digests"][name]:
+            if tree_digest(tree) != records.state["digests"][name]:
                 raise self._damaged(step, f"the arrays of item {name!r} differ from their digest")
         return arrays, records
 
@@ -196,13 +196,3 @@ class CheckpointStore:
             f"checkpoint {self.folder / str(step)} is damaged or incomplete "
             f"({text[0][:300] if text else type(cause).__name__})"
         )
-
-
-def _digest(tree: Any) -> str:
-    """Return the sha256 of every leaf's path, type, shape and bytes."""
-    total = hashlib.sha256()
-    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-        array = np.asarray(leaf)
-        total.update(f"{jax.tree_util.keystr(path)} {array.dtype} {array.shape}".encode())
-        total.update(array.tobytes())
-    return total.hexdigest()

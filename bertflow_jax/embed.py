@@ -11,6 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from bertflow_jax.batch_embed import WINDOW, BatchEmbedder, EmbedFn
+from bertflow_jax.digests import tree_digest
 from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig
 from bertflow_jax.encoder.embedding import make_embed_fn
 from bertflow_jax.encoder.pooling import PoolingSpec
@@ -217,6 +218,14 @@ class SentenceEncoder:
         """Return what decides the encoder's vectors, without the post-processor (JSON-safe)."""
         return self.encoder.identity()
 
+    def describe(self) -> dict[str, Any]:
+        """Return what decides the vectors of `encode`: the identity, and the post-processor's."""
+        after = None
+        if self._postprocess is not None:
+            digest = tree_digest(self._postprocess.params)
+            after = {"name": self._postprocess.name, "sha256": digest}
+        return {**self.identity(), "postprocess": after}
+
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the encoder in Hugging Face layout, with its pooling, length and normalisation.
 
@@ -263,3 +272,14 @@ def _progress_bar(total: int | None, show: bool | None) -> tqdm:
     # disable=None: tqdm shows the bar only on a terminal.
     disable = (None if total is None or total > 1000 else True) if show is None else not show
     return tqdm(total=total, unit="text", desc="embed", disable=disable)
+
+
+if __name__ == "__main__":
+    from absl import flags
+
+    from bertflow_jax import cli, embed_flags
+
+    # --help shows the docstring of this module and the flags it has adopted.
+    __doc__ = embed_flags.__doc__
+    flags.adopt_module_key_flags(embed_flags)
+    cli.run(embed_flags.main)

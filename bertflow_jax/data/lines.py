@@ -1,20 +1,22 @@
 """The one reader of text files: bytes to lines, with the same rules for every source."""
 
 import codecs
+import contextlib
 import gzip
 import hashlib
+import io
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 
 # Python's codecs of host names, literals and the like, which are no encoding of a text file.
 _NOT_OF_FILES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape")
 _ENCODING_HINT = (
-    "if the file has another encoding, name it: data.encoding in a config, --encoding for "
-    "evaluate.py"
+    "if the file has another encoding, name it: data.encoding in a config, --encoding of a command"
 )
 
 
@@ -54,6 +56,33 @@ def read_lines(path: Path, encoding: str = "utf-8") -> list[str]:
     return [line.rstrip("\r") for line in lines]
 
 
+def iter_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
+    """Yield what `read_lines` returns, without holding the file.
+
+    Raises:
+      as `read_lines`, while iterating: lines before a bad one have been yielded.
+    """
+    _check_encoding(encoding)
+    number = 0
+    with _readable(path):
+        opener: Any = gzip.open if path.suffix == ".gz" else open
+        with opener(path, "rb") as raw, io.TextIOWrapper(raw, encoding, newline="\n") as file:
+            try:
+                for number, line in enumerate(file, 1):
+                    if "\0" in line:
+                        raise DataError(
+                            f"{path}, line {number}: a zero byte, so this is a binary file or not "
+                            f"{encoding}; {_ENCODING_HINT}"
+                        )
+                    text = line.removeprefix("\ufeff") if number == 1 else line
+                    yield text.removesuffix("\n").rstrip("\r")
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{path}, line {number + 1} or soon after: byte "
+                    f"0x{error.object[error.start]:02X} is not valid {encoding}; {_ENCODING_HINT}"
+                ) from error
+
+
 def _check_encoding(encoding: str) -> None:
     try:
         known = codecs.lookup(encoding).name not in _NOT_OF_FILES
@@ -63,14 +92,21 @@ def _check_encoding(encoding: str) -> None:
     if not known:
         raise ConfigError(
             f"encoding={encoding!r} is not an encoding of text that Python knows; set "
-            "data.encoding in a config, --encoding for evaluate.py, to utf-8, latin-1 or utf-16"
+            "data.encoding in a config, --encoding of a command, to utf-8, latin-1 or utf-16"
         )
 
 
 def _read_bytes(path: Path) -> bytes:
-    try:
+    with _readable(path):
         data = path.read_bytes()
         return gzip.decompress(data) if path.suffix == ".gz" else data
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn what can go wrong in reading a file into errors that name it."""
+    try:
+        yield
     except IsADirectoryError as error:
         raise DataError(f"{path} is a folder where a text file is needed; name a file") from error
     except FileNotFoundError as error:

@@ -1,15 +1,12 @@
 """Text without labels for fitting a flow: plain text, TSV or CSV columns, the text of STS sets."""
 
-import csv
 import dataclasses
 import os
-import textwrap
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from bertflow_jax.config import DataConfig
-from bertflow_jax.data import sts_files
+from bertflow_jax.data import columns, sts_files
 from bertflow_jax.data.lines import digest, read_lines
 from bertflow_jax.data.sts import EVERYDAY
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
@@ -105,8 +102,8 @@ def _everyday(config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
             "data.path=everyday is the bundled corpus: leave data.columns and data.format unset "
             "(write ./everyday for a file of that name)"
         )
-    columns = dataclasses.replace(config, columns="sentence1,sentence2", encoding="utf-8")
-    examples, details = _read_tsv(EVERYDAY, columns)
+    sentences = dataclasses.replace(config, columns="sentence1,sentence2", encoding="utf-8")
+    examples, details = _read_tsv(EVERYDAY, sentences)
     return examples, {"format": "tsv", **details}
 
 
@@ -115,70 +112,33 @@ def _read_text(path: Path, config: DataConfig) -> tuple[list[Example], dict[str,
 
 
 def _read_tsv(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
-    lines = enumerate(read_lines(path, config.encoding), 1)
-    return _pick_columns(path, config.columns, [(at, line.split("\t")) for at, line in lines])
-
-
-def _read_csv(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
-    rows = list(_csv_rows(path, read_lines(path, config.encoding)))
+    rows = list(columns.tsv_rows(read_lines(path, config.encoding)))
     return _pick_columns(path, config.columns, rows)
 
 
-def _csv_rows(path: Path, lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader((line + "\n" for line in lines), strict=True)
-    start = 1
-    while True:
-        try:
-            fields = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise DataError(
-                f"{path}, row that starts on line {start}: {error}; close the quotes, or set "
-                "data.format=tsv for a file whose quotes are text"
-            ) from error
-        yield start, fields
-        start = reader.line_num + 1
+def _read_csv(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
+    rows = list(columns.csv_rows(path, read_lines(path, config.encoding)))
+    return _pick_columns(path, config.columns, rows)
 
 
 def _pick_columns(
-    path: Path, columns: str, numbered_rows: list[tuple[int, list[str]]]
+    path: Path, asked: str, numbered_rows: list[tuple[int, list[str]]]
 ) -> tuple[list[Example], dict[str, Any]]:
     rows = [(number, fields) for number, fields in numbered_rows if "".join(fields).strip()]
-    names = [name.strip() for name in columns.split(",") if name.strip()]
+    names = [name.strip() for name in asked.split(",") if name.strip()]
     first = rows[0][1] if rows else []
     if len(names) not in (1, 2):
         raise ConfigError(
-            f"data.columns={columns!r}: name one column (single sentences) or two (pairs) of "
-            f"{path}, by a name in its first line ({_shown(first)}) or a number from 0"
+            f"data.columns={asked!r}: name one column (single sentences) or two (pairs) of "
+            f"{path}, by a name in its first line ({columns.shown(first)}) or a number from 0"
         )
     has_header = not all(name.isdecimal() for name in names)
-    picked = [_column_index(path, name, first) for name in names]
+    picked = [columns.column_index(path, name, first) for name in names]
     examples = []
     for number, fields in rows[has_header:]:
-        if len(fields) != len(first):
-            raise DataError(
-                f"{path}, line {number}: {len(fields)} columns, but the first line has "
-                f"{len(first)}; every row needs the same number"
-            )
+        columns.check_width(path, number, fields, first)
         examples.append(tuple(fields[index] for index in picked))
     return examples, {"columns": names, "blank_lines": len(numbered_rows) - len(rows)}
-
-
-def _column_index(path: Path, name: str, first: list[str]) -> int:
-    if name.isdecimal() and int(name) < len(first):
-        return int(name)
-    if name in first:
-        return first.index(name)
-    tabs = len(first) == 1 and "\t" in first[0]
-    raise DataError(
-        f"{path}, line 1: no column {name!r} among {len(first)} ({_shown(first)}); set "
-        f"data.columns{' and data.format=tsv: the line holds tabs' if tabs else ''}"
-    )
-
-
-def _shown(fields: list[str]) -> str:
-    return textwrap.shorten(", ".join(fields), 200, placeholder=" ...")
 
 
 def _read_sts(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, Any]]:

@@ -1,0 +1,64 @@
+"""Columns of TSV and CSV files: rows, and which column is meant."""
+
+import csv
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from bertflow_jax.errors import DataError
+
+
+def tsv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number, fields); a TSV has no quoting, quotes are text."""
+    for number, line in enumerate(lines, 1):
+        yield number, line.split("\t")
+
+
+def csv_rows(path: Path, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number of its start, fields); raises DataError for quotes that do not close."""
+    reader = csv.reader((line + "\n" for line in lines), strict=True)
+    start = 1
+    while True:
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise DataError(
+                f"{path}, row that starts on line {start}: {error}; close the quotes, or set "
+                "data.format=tsv (--format=tsv) for a file whose quotes are text"
+            ) from error
+        yield start, fields
+        start = reader.line_num + 1
+
+
+def column_index(path: Path, name: str, first: list[str]) -> int:
+    """Return the place of a column given by a name of the first line or a number from 0.
+
+    Raises:
+      DataError: there is no such column; lists those there are.
+    """
+    if name.isdecimal() and int(name) < len(first):
+        return int(name)
+    if name in first:
+        return first.index(name)
+    tabs = len(first) == 1 and "\t" in first[0]
+    hint = ", and set data.format=tsv (--format=tsv): the line holds tabs" if tabs else ""
+    raise DataError(
+        f"{path}, line 1: no column {name!r} among {len(first)} ({shown(first)}); name another"
+        f"{hint}"
+    )
+
+
+def check_width(path: Path, number: int, fields: list[str], first: list[str]) -> None:
+    """Raise DataError for a row with another number of fields than the first line."""
+    if len(fields) != len(first):
+        raise DataError(
+            f"{path}, line {number}: {len(fields)} columns, but the first line has {len(first)}; "
+            "every row needs the same number"
+        )
+
+
+def shown(fields: list[str]) -> str:
+    """Return the fields of a line, cut to what fits a message."""
+    return textwrap.shorten(", ".join(fields), 200, placeholder=" ...")

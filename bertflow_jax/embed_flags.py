@@ -1,0 +1,113 @@
+"""Embed the rows of a file: python -m bertflow_jax.embed --input=FILE --output=FILE.npy.
+
+A fitted flow on its encoder, from a train.py run:
+  python -m bertflow_jax.embed --workdir=runs/demo --input=texts.txt --output=vectors.npy
+An encoder without a flow:
+  python -m bertflow_jax.embed --encoder=mini_bert --pooling=mean --input=texts.tsv --column=text \\
+      --output=vectors.parquet --id_column=id
+
+Every row of the input gives one row of the output, in order. Started again, an interrupted job goes
+on where it stopped.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from bertflow_jax.data.rows import FORMATS, open_rows
+from bertflow_jax.embed_job import EmbedJob, run_job
+from bertflow_jax.errors import ConfigError
+from bertflow_jax.paths import user_path
+
+if TYPE_CHECKING:
+    from bertflow_jax.embed import SentenceEncoder
+
+FLAGS = flags.FLAGS
+_DEFAULT_BATCH = 64
+
+flags.DEFINE_string("workdir", None, "Folder of a train.py run: its encoder and its flow.")
+flags.DEFINE_integer("step", None, "Checkpoint of the workdir; default: the newest good one.")
+flags.DEFINE_string("encoder", None, "Folder, Hub id or mini_bert: an encoder without a flow.")
+flags.DEFINE_string("pooling", None, "With --encoder; default: as its folder says, or mean.")
+flags.DEFINE_integer("max_length", None, "With --encoder: tokens a text.")
+flags.DEFINE_enum("dtype", None, ["float32", "bfloat16"], "With --encoder: compute type.")
+flags.DEFINE_string("input", None, "File of texts: .txt, .jsonl, .tsv, .csv (or .gz), .parquet.")
+flags.DEFINE_string("output", None, "A .npy or .parquet file, or a folder of .npy parts.")
+flags.DEFINE_enum("format", "auto", ["auto", *FORMATS], "Of the input; auto goes by its name.")
+flags.DEFINE_string("column", "", "Of the texts: a name, or for tsv and csv a number from 0.")
+flags.DEFINE_string("id_column", "", "Of the ids in .parquet output; default: row numbers.")
+flags.DEFINE_string("encoding", "utf-8", "Of the input.")
+flags.DEFINE_integer("batch_size", _DEFAULT_BATCH, "Rows of the shortest batches.", lower_bound=1)
+flags.DEFINE_bool("normalize", False, "Scale every vector to length 1.")
+flags.DEFINE_enum(
+    "on_overflow", "warn", ["warn", "error", "ignore"], "Texts above max_length, which are cut."
+)
+flags.DEFINE_integer("shard_rows", 0, "Rows of a part of a folder; 0: one part a process.", 0)
+flags.DEFINE_bool(
+    "distributed",
+    False,
+    "Share the rows with the other processes of jax.distributed (on a TPU pod slice nothing else "
+    "is needed; elsewhere set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID).",
+)
+
+
+def main() -> None:
+    """Embed as the flags say."""
+    for name in ("input", "output"):
+        if not (FLAGS[name].value or "").strip():
+            raise ConfigError(f"--{name} is missing")
+    if (FLAGS.workdir is None) == (FLAGS.encoder is None):
+        raise ConfigError("give either --workdir=DIR (a run of train.py) or --encoder=PATH")
+    rows = open_rows(
+        user_path(FLAGS.input, "--input"),
+        FLAGS.format,
+        FLAGS.column,
+        FLAGS.id_column,
+        FLAGS.encoding,
+    )
+    process, processes = _distribute() if FLAGS.distributed else (0, 1)
+    job = EmbedJob(
+        rows,
+        user_path(FLAGS.output, "--output"),
+        batch_size=FLAGS.batch_size,
+        normalize=FLAGS.normalize,
+        on_overflow=FLAGS.on_overflow,
+        shard_rows=FLAGS.shard_rows,
+        process=process,
+        processes=processes,
+    )
+    job.check()
+    count = run_job(_load_encoder(), job, progress=True)
+    print(f"{count} rows: {Path(FLAGS.output)}")
+
+
+def _load_encoder() -> "SentenceEncoder":
+    # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
+    from bertflow_jax.embed import SentenceEncoder
+
+    if FLAGS.workdir is None:
+        return SentenceEncoder.from_pretrained(
+            FLAGS.encoder, FLAGS.pooling, FLAGS.max_length, FLAGS.dtype or "float32"
+        )
+    for name in ("pooling", "max_length", "dtype"):
+        if FLAGS[name].value is not None:
+            raise ConfigError(
+                f"--{name} goes with --encoder; a --workdir keeps the setting it was trained with"
+            )
+    return SentenceEncoder.from_checkpoint(FLAGS.workdir, FLAGS.step)
+
+
+def _distribute() -> tuple[int, int]:
+    """Join the other processes; return this one's number and how many there are."""
+    import jax
+
+    number = os.environ.get("JAX_NUM_PROCESSES")
+    process = os.environ.get("JAX_PROCESS_ID")
+    jax.distributed.initialize(
+        os.environ.get("JAX_COORDINATOR_ADDRESS"),
+        int(number) if number else None,
+        int(process) if process else None,
+    )
+    return jax.process_index(), jax.process_count()
