@@ -14,6 +14,8 @@ the digests of its arrays as well as by what orbax itself finds.
 """
 
 import dataclasses
+import hashlib
+import json
 import logging
 import shutil
 from collections.abc import Callable
@@ -66,7 +68,9 @@ class CheckpointStore:
         """Return the complete steps in ascending order."""
         if not self.folder.is_dir():
             return []
-        return sorted(int(p.name) for p in self.folder.iterdir() if p.is_dir() and p.name.isdigit())
+        names = [path.name for path in self.folder.iterdir() if path.is_dir()]
+        # No other spelling of a number than the one that is written: not 007, not superscripts.
+        return sorted(int(n) for n in names if n.isascii() and n.isdigit() and str(int(n)) == n)
 
     def save(self, arrays: dict[str, Any], records: Records) -> None:
         """Write a step and check that it is there; older steps beyond `keep` go afterwards.
@@ -81,16 +85,17 @@ class CheckpointStore:
         step = records.state["step"]
         host = jax.tree.map(np.asarray, arrays)
         state = {**records.state, "digests": {name: tree_digest(host[name]) for name in _ARRAYS}}
+        said = {**dataclasses.asdict(records), "state": state}
+        said["state"] = {**state, "records_sha256": _records_digest(said)}
         items = {name: ocp.args.StandardSave(host[name]) for name in _ARRAYS} | {
-            name: ocp.args.JsonSave(value)
-            for name, value in {**dataclasses.asdict(records), "state": state}.items()
+            name: ocp.args.JsonSave(value) for name, value in said.items()
         }
         try:
             with self._checkpointer() as checkpointer:
                 checkpointer.save(
                     self.folder / str(step), args=ocp.args.Composite(**items), force=True
                 )
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError is tensorstore's, for a full disk too
             raise WorkdirError(
                 f"checkpoint {self.folder / str(step)} could not be written: {error}; "
                 "earlier checkpoints are kept"
@@ -101,11 +106,13 @@ class CheckpointStore:
         if step not in self.steps():
             raise WorkdirError(f"checkpoint {self.folder / str(step)} is missing after the save")
 
-    def drop_after(self, step: int) -> None:
-        """Delete the steps after one that a run resumes from: it will write its own."""
+    def set_aside_after(self, step: int) -> None:
+        """Rename the steps after one that a run resumes from: it will write its own."""
         for later in [other for other in self.steps() if other > step]:
-            _log.warning("checkpoint %d is dropped: the run resumes from step %d", later, step)
-            shutil.rmtree(self.folder / str(later))
+            aside = self.folder / f"{later}.passed_over"
+            _log.warning("the run resumes from step %d: %d is now %s", step, later, aside)
+            shutil.rmtree(aside, ignore_errors=True)
+            (self.folder / str(later)).rename(aside)
 
     def records(self, step: int) -> Records:
         """Return the records of a step.
@@ -119,9 +126,15 @@ class CheckpointStore:
                     self.folder / str(step),
                     args=ocp.args.Composite(**{name: ocp.args.JsonRestore() for name in _RECORDS}),
                 )
-            return Records(**{name: dict(found[name]) for name in _RECORDS})
+            said = {name: dict(found[name]) for name in _RECORDS}
+            digest = said["state"].pop("records_sha256", None)
         except Exception as error:
             raise self._damaged(step, error) from error
+        if digest != _records_digest(said):
+            raise self._damaged(step, "its records differ from their digest")
+        if said["state"].get("step") != step:
+            raise self._damaged(step, f"it is a checkpoint of step {said['state'].get('step')}")
+        return Records(**said)
 
     def restore(
         self, step: int, abstract: Callable[[Records], dict[str, Any]]
@@ -191,8 +204,21 @@ class CheckpointStore:
         return ocp.Checkpointer(ocp.CompositeCheckpointHandler())
 
     def _damaged(self, step: int, cause: object) -> CheckpointError:
+        """Return the error of a damaged step; what is no damage is raised at once."""
+        if isinstance(cause, MemoryError):
+            raise cause
+        absent = FileNotFoundError | NotADirectoryError | IsADirectoryError
+        if isinstance(cause, OSError) and not isinstance(cause, absent):
+            raise WorkdirError(
+                f"checkpoint {self.folder / str(step)} cannot be read: {cause}; it may be whole: "
+                "try again"
+            ) from cause
         text = str(cause).strip().splitlines()
         return CheckpointError(
             f"checkpoint {self.folder / str(step)} is damaged or incomplete "
             f"({text[0][:300] if text else type(cause).__name__})"
         )
+
+
+def _records_digest(records: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(records, sort_keys=True).encode()).hexdigest()

@@ -77,6 +77,9 @@ def _parse(argv: list[str]) -> list[str]:
 
 def _parse_error(error: BaseException, argv: list[str]) -> str:
     """Say in a line or two why the flags, or the config file among them, cannot be read."""
+    named = re.search(r"--?config=(\S+)", " ".join(argv))
+    if named is not None and not os.path.exists(named[1].partition(":")[0]):
+        return f"--config={named[1]}: no such file"
     if isinstance(error, OSError):
         return str(error)
     if isinstance(error, flags.Error) and "Error whilst parsing config file" not in str(error):

@@ -90,7 +90,8 @@ class DataConfig:
       path: `everyday` (the bundled corpus), a text file (one sentence a line), a .tsv/.csv file,
         or a folder of STS data (`STS/`, `STSBenchmark/`, `SICK/` side by side, or one of them).
       format: `auto` (by the file's name), `text`, `tsv`, `csv` or `sts`.
-      columns: for tsv/csv: one or two column names (or 0-based numbers), separated by a comma.
+      columns: for tsv/csv: one or two column names (or 0-based numbers, for a file without a
+        header), separated by a comma.
       task: for an STS folder: `stsb`, `sickr`, `sts12` ... `sts16`.
       splits: for an STS folder: splits separated by commas.
       encoding: text encoding of the files.

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from bertflow_jax.batch_embed import WINDOW, BatchEmbedder, EmbedFn
+from bertflow_jax.data.tokens import check_text, iter_texts
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig
 from bertflow_jax.encoder.embedding import make_embed_fn
@@ -190,6 +191,16 @@ class SentenceEncoder:
             window=window,
             first_row=first_row,
         )
+
+    def tokenize(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return input_ids and attention_mask for `embed_fn`, int32[N, T] both, T the longest."""
+        tokenizer = self.encoder.tokenizer
+        ids = tokenizer([check_text(text, row) for row, text in enumerate(iter_texts(texts))]).ids
+        lengths = np.array([len(row) for row in ids], np.int64)
+        mask = np.arange(lengths.max(initial=1)) < lengths[:, None]
+        input_ids = np.full(mask.shape, tokenizer.pad_id, np.int32)
+        input_ids[mask] = np.concatenate([np.zeros(0, np.int32), *ids])
+        return input_ids, mask.astype(np.int32)
 
     def warmup(self, batch_size: int = BATCH_SIZE) -> tuple[tuple[int, int], ...]:
         """Compile every shape [R, T] that `encode` uses with this batch_size; return the shapes.

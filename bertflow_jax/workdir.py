@@ -1,12 +1,18 @@
 """Output folders: checked and made before any long work, without loading JAX."""
 
+import contextlib
+import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bertflow_jax.errors import ConfigError, WorkdirError
 from bertflow_jax.paths import user_path
+
+_LOCK = ".lock"
+_BEFORE_A_CHECKPOINT = {_LOCK, "metrics.jsonl", "tensorboard"}
 
 
 def prepare_output(folder: str | os.PathLike[str], flag: str = "--output") -> Path:
@@ -41,7 +47,8 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
     if resume and overwrite:
         raise ConfigError("--resume and --overwrite exclude each other: give one")
     folder = prepare_output(workdir, "--workdir")
-    if not any(folder.iterdir()) or resume:
+    # What a run leaves that was stopped before its first checkpoint is no run.
+    if resume or {path.name for path in folder.iterdir()} <= _BEFORE_A_CHECKPOINT:
         return folder
     if not overwrite:
         raise WorkdirError(
@@ -61,10 +68,39 @@ def clear_workdir(folder: Path) -> None:
       WorkdirError: something in it cannot be deleted.
     """
     try:
-        for path in folder.iterdir():
+        for path in [path for path in folder.iterdir() if path.name != _LOCK]:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
                 path.unlink()
     except OSError as error:
         raise WorkdirError(f"--workdir={folder} cannot be emptied: {error}") from error
+
+
+def check_inputs_outside(folder: Path, inputs: Mapping[str, str]) -> None:
+    """Raise WorkdirError if --overwrite of a folder would delete an input of the run.
+
+    Args:
+      folder: the workdir.
+      inputs: name of the config field -> path; what is no path on this machine is ignored.
+    """
+    for name, path in inputs.items():
+        if path and os.path.exists(path) and Path(path).resolve().is_relative_to(folder.resolve()):
+            raise WorkdirError(f"--workdir={folder} --overwrite would delete {name}={path}")
+
+
+@contextlib.contextmanager
+def lock_workdir(folder: Path) -> Iterator[None]:
+    """Hold a workdir for one run; the lock ends with the process, however it ends.
+
+    Raises:
+      WorkdirError: another run holds it.
+    """
+    with (folder / _LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise WorkdirError(
+                f"--workdir={folder} is in use by another run; wait for it, or name another folder"
+            ) from error
+        yield

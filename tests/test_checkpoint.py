@@ -1,5 +1,7 @@
 """Checkpoints: what comes back, what is kept, what happens to damaged ones."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -129,9 +131,61 @@ def test_a_failed_save_is_an_error_and_keeps_the_older_ones(store, monkeypatch):
 
 def test_a_resumed_run_never_prunes_its_own_steps(store):
     """Damaged steps above the one resumed from once made keep=1 delete the step just saved."""
-    store.drop_after(2)
+    store.set_aside_after(2)
     assert store.steps() == [2]
     lone = CheckpointStore(store.folder.parent, keep=1)
     for step in (9, 3):
         _save(lone, step)
     assert lone.steps() == [3, 9]
+
+
+def _edit(store, step, item, change):
+    """Change a JSON record of a step by hand, as a flipped bit would."""
+    path = store.folder / str(step) / item / "metadata"
+    fields = json.loads(path.read_text())
+    change(fields)
+    path.write_text(json.dumps(fields))
+
+
+@pytest.mark.parametrize(
+    ("item", "change"),
+    [
+        ("state", lambda f: f.update(step=3)),
+        ("state", lambda f: f.pop("step")),
+        ("state", lambda f: f.pop("digests")),
+        ("state", lambda f: f.pop("records_sha256")),
+        ("config", lambda f: f.update(seed=2)),
+        ("encoder", lambda f: f.update(sha="y")),
+        ("manifest", lambda f: f.update(n=3)),
+    ],
+)
+def test_a_changed_record_is_damage(store, item, change):
+    """A step number with a flipped digit resumed a run from the wrong step, silently."""
+    _edit(store, 4, item, change)
+    assert store.newest_good(_read(store))[0] == 3
+    with pytest.raises(CheckpointError, match=r"checkpoints/4 is damaged.*digest"):
+        store.records(4)
+
+
+def test_a_renamed_step_is_damage(store):
+    (store.folder / "4").rename(store.folder / "70")
+    with pytest.raises(CheckpointError, match=r"checkpoints/70 .*checkpoint of step 4"):
+        store.newest_good(_read(store), step=70)
+    for name in ("007", "²", "4.passed_over"):
+        (store.folder / name).mkdir()
+    assert store.steps() == [2, 3, 70]
+
+
+def test_a_read_error_is_no_damage(store, monkeypatch):
+    """A network disk that stumbles once made --resume delete a good checkpoint."""
+
+    def stumble(*args, **kwargs):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("orbax.checkpoint.Checkpointer.restore", stumble)
+    with pytest.raises(WorkdirError, match=r"cannot be read.*Input/output error.*try again"):
+        store.newest_good(_read(store))
+    monkeypatch.undo()
+    store.set_aside_after(3)
+    assert store.steps() == [2, 3]
+    assert (store.folder / "4.passed_over" / "flow").is_dir()

@@ -24,7 +24,7 @@ def _run(*arguments):
     ("arguments", "words"),
     [
         (["--workdir=x"], "--config is missing"),
-        (["--config=configs/none.py", "--workdir=x"], "configs/none.py"),
+        (["--config=configs/none.py", "--workdir=x"], "--config=configs/none.py: no such file"),
         (
             ["--config=configs/demo.py", "--workdir=x", "--config.train.stepz=3"],
             "did you mean --config.train.steps?",

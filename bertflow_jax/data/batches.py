@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-LENGTHS = (16, 32, 64, 96, 128, 192, 256, 512)
-LONE = (64, 512)
+LENGTHS = (16, 24, 32, 48, 64, 96, 128, 256, 512)
+LONE = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +46,11 @@ class BatchShapes:
 
     def full(self) -> tuple[tuple[int, int], ...]:
         """Return the shapes of full batches, shortest T first."""
-        return tuple((self._rows(length), length) for length in _cut(LENGTHS, self.max_length))
+        return tuple((self._rows(length), length) for length in _lengths(self.max_length))
 
     def lone(self) -> tuple[tuple[int, int], ...]:
-        """Return the shapes of one sentence a device, shortest T first."""
-        return tuple((self.devices, length) for length in _cut(LONE, self.max_length))
+        """Return the shape of one sentence a device."""
+        return ((self.devices, min(LONE, self.max_length)),)
 
     def all(self) -> tuple[tuple[int, int], ...]:
         """Return every shape once: what is compiled, at most."""
@@ -68,20 +68,20 @@ class BatchShapes:
         while start < len(order):
             left, longest = len(order) - start, sizes[order[start]]
             rows, length = _fit(self.full(), longest)
-            lone_rows, lone_length = _fit(self.lone(), longest)
+            ((lone_rows, lone_length),) = self.lone()
             calls = -(-left // lone_rows)
-            if calls * lone_rows * lone_length < rows * length:
+            if longest <= lone_length and calls * lone_rows * lone_length < rows * length:
                 rows, length = lone_rows, lone_length
             yield order[start : start + rows], (rows, length)
             start += rows
 
 
-def _cut(lengths: tuple[int, ...], max_length: int) -> tuple[int, ...]:
-    """Return the lengths below max_length, then max_length; above the last one, it doubles."""
-    longer: list[int] = []
-    while lengths[-1] << len(longer) < max_length:
-        longer.append(lengths[-1] << len(longer))
-    return (*(n for n in dict.fromkeys((*lengths, *longer)) if n < max_length), max_length)
+def _lengths(max_length: int) -> tuple[int, ...]:
+    """Return those of LENGTHS below max_length (above the last one, it doubles), and max_length."""
+    lengths = list(LENGTHS)
+    while lengths[-1] < max_length:
+        lengths.append(2 * lengths[-1])
+    return (*(length for length in lengths if length < max_length), max_length)
 
 
 def _fit(shapes: Sequence[tuple[int, int]], tokens: int) -> tuple[int, int]:

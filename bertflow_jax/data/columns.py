@@ -38,7 +38,7 @@ def column_index(path: Path, name: str, first: list[str]) -> int:
     Raises:
       DataError: there is no such column; lists those there are.
     """
-    if name.isdecimal() and int(name) < len(first):
+    if is_number(name, first):
         return int(name)
     if name in first:
         return first.index(name)
@@ -48,6 +48,11 @@ def column_index(path: Path, name: str, first: list[str]) -> int:
         f"{path}, line 1: no column {name!r} among {len(first)} ({shown(first)}); name another"
         f"{hint}"
     )
+
+
+def is_number(name: str, first: list[str]) -> bool:
+    """Return whether a column is given by its number; the first line is then no header."""
+    return name.isdecimal() and int(name) < len(first)
 
 
 def check_width(path: Path, number: int, fields: list[str], first: list[str]) -> None:

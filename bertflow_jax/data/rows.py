@@ -137,7 +137,7 @@ def _table(file: RowFile, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tup
         )
     names = [name for name in (file.column, file.id_column) if name]
     picked = [columns.column_index(file.path, name, first) for name in names]
-    header = not all(name.isdecimal() for name in names)
+    header = not all(columns.is_number(name, first) for name in names)
     body = rows if header else _with_first(first, rows)
     for number, fields in body:
         columns.check_width(file.path, number, fields, first)

@@ -162,7 +162,8 @@ def _scored(name: str, rows: Sequence[Row]) -> ScoredPairs:
 
 def _gold(row: Row) -> float:
     try:
-        score = float(row.gold)
+        # float() also takes 0_5 and digits of other scripts.
+        score = float(row.gold) if row.gold.isascii() and "_" not in row.gold else math.nan
     except ValueError:
         score = math.nan
     # The range check also rejects NaN, and catches a column read in the wrong place.

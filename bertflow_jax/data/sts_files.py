@@ -73,7 +73,7 @@ def task_folder(data_dir: Path, task: str) -> Path:
     looked = ", ".join(str(folder / _MARKERS[task]) for folder in candidates)
     raise DataNotFoundError(
         f"{data_dir} holds no data of {task} (looked for {looked}); give the folder that holds "
-        "STS/, STSBenchmark/ and SICK/, or leave the task out"
+        "STS/, STSBenchmark/ and SICK/ (a folder is read as STS data; text of your own is a file)"
     )
 
 

@@ -108,6 +108,11 @@ def _everyday(config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
 
 
 def _read_text(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
+    if config.columns:
+        raise ConfigError(
+            f"data.columns={config.columns!r}: {path} is read as text, a sentence a line; set "
+            "data.format=tsv or csv"
+        )
     return [(line,) for line in read_lines(path, config.encoding)], {}
 
 
@@ -130,9 +135,10 @@ def _pick_columns(
     if len(names) not in (1, 2):
         raise ConfigError(
             f"data.columns={asked!r}: name one column (single sentences) or two (pairs) of "
-            f"{path}, by a name in its first line ({columns.shown(first)}) or a number from 0"
+            f"{path}, by a name in its first line ({columns.shown(first)}) or a number from "
+            "0 (the first line is then no header)"
         )
-    has_header = not all(name.isdecimal() for name in names)
+    has_header = not all(columns.is_number(name, first) for name in names)
     picked = [columns.column_index(path, name, first) for name in names]
     examples = []
     for number, fields in rows[has_header:]:

@@ -103,6 +103,8 @@ def _from_tokenizer_json(path: Path, config: Mapping[str, Any]) -> tokenizers.To
     # Stored truncation and padding are the settings of whoever saved the file.
     content |= {"truncation": None, "padding": None}
     normalizer = content.get("normalizer") or {}
+    if not isinstance(normalizer, dict):
+        raise ConfigError(f"{path}: normalizer is not an object")
     if normalizer.get("type") == "BertNormalizer":
         for option, name in _OPTIONS.items():
             if name in config and config[name] != normalizer.get(option):

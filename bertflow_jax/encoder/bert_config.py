@@ -85,7 +85,7 @@ class BertConfig:
                 f"encoder config: hidden_size={self.hidden_size} is not a multiple of "
                 f"num_attention_heads={self.num_attention_heads}"
             )
-        if self.hidden_act not in ACTIVATIONS:
+        if not isinstance(self.hidden_act, str) or self.hidden_act not in ACTIVATIONS:
             raise UnsupportedModelError(
                 f"encoder config: hidden_act={self.hidden_act!r} is not supported; "
                 f"supported: {', '.join(sorted(ACTIVATIONS))}"

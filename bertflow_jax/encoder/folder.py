@@ -101,7 +101,8 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
         raise ConfigError(f"{path}: a list of modules is expected")
     modules = []
     for entry in entries:
-        if not isinstance(entry, dict) or not {"type", "path"} <= set(entry):
+        words = [entry.get("type"), entry.get("path")] if isinstance(entry, dict) else [None]
+        if not all(isinstance(word, str) and "\0" not in word for word in words):
             raise ConfigError(f"{path}: every module needs a type and a path")
         place = Path(entry["path"])
         if place.is_absolute() or ".." in place.parts:
@@ -120,8 +121,8 @@ def _st_pooling(path: Path) -> str:
             if name.startswith("pooling_mode_") and on
         ]
     else:
-        modes = [mode] if isinstance(mode, str) else list(mode)
-    names = [_ST_POOLINGS.get(m, m) for m in modes]
+        modes = mode if isinstance(mode, list) else [mode]
+    names = [_ST_POOLINGS.get(str(m), str(m)) for m in modes]
     if len(names) != 1 or names[0] not in _ST_POOLINGS.values():
         raise UnsupportedModelError(
             f"{path}: pooling {' + '.join(modes) or 'none'} is not supported; one of cls, mean "
@@ -148,6 +149,9 @@ def write_folder_settings(
       num_layers: L of the encoder.
       hidden_size: D of the encoder.
     """
+    # An older save may have used the other layout, which would be believed.
+    for stale in (OWN_SETTINGS, "modules.json", "sentence_bert_config.json"):
+        (folder.path / stale).unlink(missing_ok=True)
     if spec.layers != (num_layers,) or spec.tokens == "pooler":
         fields = dataclasses.asdict(dataclasses.replace(folder, pooling=str(spec)))
         write_json(folder.path / OWN_SETTINGS, {k: v for k, v in fields.items() if k != "path"})

@@ -138,7 +138,9 @@ def _check(
             )
         if tensor.value.dtype.name not in _FLOATS:
             raise WeightsError(f"{path}: {tensor.name} has dtype {tensor.value.dtype}, not floats")
-        if not np.isfinite(tensor.value).all():
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(tensor.value.astype(np.float32)).all()
+        if not finite:
             raise WeightsError(f"{path}: {tensor.name} holds values that are not finite")
 
 

@@ -118,6 +118,8 @@ def _read_safetensors(path: Path, start: bytes) -> Tensors:
     try:
         with safetensors.safe_open(path, framework="np") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except AttributeError as error:
+        raise _damaged(path, f"a tensor type that numpy does not have ({error})") from error
     except safetensors.SafetensorError as error:
         if "not fully covered" in str(error):
             raise _truncated(path, "its header describes another size") from error

@@ -145,6 +145,9 @@ def output_folder(options: EvalOptions) -> str:
         return options.output
     if options.workdir is not None:
         return str(Path(options.workdir) / "eval")
-    parts = [Path(options.encoder or "").name, options.pooling or ""]
+    encoder = Path(options.encoder or "")
+    # Many encoders lie in a folder called "model": the one above tells them apart.
+    above = encoder.absolute().parent.name if encoder.is_dir() else ""
+    parts = [above, encoder.name, options.pooling or ""]
     name = "-".join(re.sub(r"[^\w.]+", "-", part).strip("-") for part in parts if part)
     return f"runs/eval-{name}"

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 from bertflow_jax.checks import check_count
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
+from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import BertFlowError, CheckpointError, DataNotFoundError, InputError
 from bertflow_jax.flow import glow
 from bertflow_jax.paths import user_path
@@ -143,6 +144,7 @@ class Flow:
             "seed": self.seed,
             "flow": dataclasses.asdict(self.config),
             "train": dataclasses.asdict(self.train),
+            "arrays_sha256": tree_digest(flat),
         }
         (folder / _CONFIG_FILE).write_text(json.dumps(described, indent=2) + "\n", "utf-8")
 
@@ -168,8 +170,16 @@ class Flow:
             )
             features = described["features"]
             expected = jax.eval_shape(lambda: glow.init_variables(flow.config, features, 0))
+            digest = described["arrays_sha256"]
             flat = load_file(folder / _ARRAYS_FILE)
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        except (
+            OSError,
+            ArithmeticError,
+            ValueError,
+            LookupError,
+            TypeError,
+            SafetensorError,
+        ) as error:
             raise CheckpointError(f"{folder}: not a readable flow ({error})") from error
         shapes = flax.traverse_util.flatten_dict(expected, sep="/")
         for name in sorted(set(shapes) ^ set(flat)):
@@ -186,6 +196,10 @@ class Flow:
                     f"{folder / _ARRAYS_FILE}: {name!r} holds a number that is not finite; save "
                     "the flow again, or fit it anew"
                 )
+        if tree_digest(flat) != digest:
+            raise CheckpointError(
+                f"{folder / _ARRAYS_FILE}: its arrays are not those {_CONFIG_FILE} was written for"
+            )
         flow.variables = flax.traverse_util.unflatten_dict(flat, sep="/")
         flow.features = features
         return flow

@@ -17,6 +17,7 @@ from bertflow_jax.training.steps import FitState, flat_params
 _log = logging.getLogger(__name__)
 _INIT_SHARE = 0.1  # of a dimension's deviation that the rows of the initialisation must show
 _SMALL = 1e-4  # below this deviation the 1e-6 of ActNorm and the optimiser's step are not small
+_FAR = 100.0  # deviations from 0; the fixed decay of a shift of 1,000 undoes its fit
 _ROUNDING = 1e-6  # float32 rounding of a constant c leaves a deviation of up to about 1e-7 |c|
 
 
@@ -85,7 +86,8 @@ def spread_constant_dimensions(
       TrainingError: no dimension varies.
     """
     std = np.std(embeddings, axis=0, dtype=np.float64)
-    rounding = _ROUNDING * np.abs(np.mean(embeddings, axis=0, dtype=np.float64))
+    mean = np.mean(embeddings, axis=0, dtype=np.float64)
+    rounding = _ROUNDING * np.abs(mean)
     varying = std > rounding
     if not varying.any():
         raise TrainingError(
@@ -98,7 +100,15 @@ def spread_constant_dimensions(
             "multiply them by a constant first",
             typical,
         )
-    constant = np.flatnonzero(std <= np.maximum(rounding, CONSTANT_SHARE * typical))
+    ordinary = std > np.maximum(rounding, CONSTANT_SHARE * typical)
+    offset = float(np.max(np.abs(np.asarray(mean))[ordinary] / std[ordinary]))
+    if offset > _FAR:
+        _log.warning(
+            "the embeddings lie up to %.0f deviations from 0: weight decay keeps the flow from "
+            "centring them; subtract their mean first",
+            offset,
+        )
+    constant = np.flatnonzero(~ordinary)
     if constant.size == 0:
         return embeddings, ()
     _log.info("%d constant dimension(s) get noise of deviation %.3g", constant.size, typical)
@@ -129,15 +139,34 @@ def prepare_data(
             f"a flow needs at least two different sentences to fit on, got {len(embeddings)}"
         )
     spread, constant = spread_constant_dimensions(embeddings, seed)
-    kept_out = round(held_out * len(rows))
     shuffled = np.random.default_rng([seed, 2]).permutation(len(rows))
-    fitted = rows[shuffled[kept_out:]]
-    if kept_out and len(np.unique(embeddings[fitted.reshape(-1)], axis=0)) < 2:
+    kept_out = _held_out_examples(rows[shuffled], round(held_out * len(rows)), held_out)
+    fitted = rows[shuffled[~kept_out]]
+    if kept_out.any() and len(np.unique(embeddings[fitted.reshape(-1)], axis=0)) < 2:
         raise TrainingError(
             f"data.held_out={held_out} leaves fewer than two different sentences to fit on; lower "
             "it, or give more text"
         )
-    return FitData(spread, fitted, rows[shuffled[:kept_out]], constant)
+    return FitData(spread, fitted, rows[shuffled[kept_out]], constant)
+
+
+def _held_out_examples(rows: np.ndarray, count: int, share: float) -> np.ndarray:
+    """Return which examples are kept out, bool[N]: the first ones that share no sentence.
+
+    A sentence that is also fitted would make the held-out loss one of the fit.
+    """
+    alone = (np.bincount(rows.reshape(-1))[rows] == 1).all(axis=1)
+    chosen = np.zeros(len(rows), bool)
+    chosen[np.flatnonzero(alone)[:count]] = True
+    if share and chosen.sum() < max(count, 1):
+        _log.warning(
+            "data.held_out=%g: %d example(s) are held out; %d of %d share no sentence with others",
+            share,
+            chosen.sum(),
+            alone.sum(),
+            len(rows),
+        )
+    return chosen
 
 
 def example_order(train: TrainConfig, data: FitData, seed: int) -> ExampleOrder:

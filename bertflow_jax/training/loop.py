@@ -26,6 +26,7 @@ from bertflow_jax.training.steps import FitState, StepMetrics, make_run_steps
 _log = logging.getLogger(__name__)
 CHUNK_STEPS = 128  # steps in one device call: long enough to hide the dispatch, short enough to see
 _HELD_OUT_ROWS = 4096
+_FEW = 50  # steps: a flow fitted on a few hundred sentences for less was worse than none
 _RISE = 0.01  # bits/dim above the lowest held-out loss that are more than noise
 
 
@@ -95,6 +96,10 @@ def run_fit(
     held_out = best = None
     if done >= last:
         _log.warning("nothing to do: step %d is reached, %d are asked for", done, last)
+    if last < _FEW:
+        _log.warning(
+            "%d steps are few for a flow: raise train.epochs, or lower train.batch_size", last
+        )
     bar = tqdm(total=last, initial=done, unit="step", disable=not progress)
     with bar, Interrupt() as interrupt:
         try:
@@ -120,6 +125,9 @@ def run_fit(
         except (KeyboardInterrupt, TrainingError):
             if save is not None and done > saved:
                 save(state)
+                _log.warning("stopped after step %d, which is saved: --resume goes on", done)
+            elif save is not None:
+                _log.warning("stopped after step %d; nothing new to save", done)
             raise
     if best is not None and held_out is not None and held_out > best[0] + _RISE:
         _log.warning(

@@ -26,7 +26,12 @@ from bertflow_jax.training.fit import (
 from bertflow_jax.training.loop import FitResult, run_fit
 from bertflow_jax.training.metrics import MetricsWriter
 from bertflow_jax.training.steps import FitState
-from bertflow_jax.workdir import clear_workdir, prepare_workdir
+from bertflow_jax.workdir import (
+    check_inputs_outside,
+    clear_workdir,
+    lock_workdir,
+    prepare_workdir,
+)
 
 _log = logging.getLogger(__name__)
 # What may differ from the checkpoint on --resume: how long, and how often to log and save. The
@@ -65,9 +70,32 @@ def train(
     """
     config = _absolute(config.validate())
     folder = prepare_workdir(workdir, resume=resume, overwrite=overwrite)
+    if overwrite:
+        check_inputs_outside(
+            folder,
+            {
+                "data.path": config.data.path,
+                "encoder.path": config.encoder.path,
+                "cache_dir": config.cache_dir,
+            },
+        )
     corpus = load_text(config.data)
     encoder = load_encoder(config)
     identity = encoder.identity()
+    with lock_workdir(folder):
+        return _train(config, folder, encoder, identity, corpus, resume, overwrite, progress)
+
+
+def _train(
+    config: Config,
+    folder: Path,
+    encoder: SentenceEncoder,
+    identity: dict[str, Any],
+    corpus: TextCorpus,
+    resume: bool,
+    overwrite: bool,
+    progress: bool,
+) -> FitResult:
     store = CheckpointStore(folder, keep=config.checkpoint.keep)
     if resume:
         _check_resume(store, config, identity, corpus)
@@ -191,7 +219,7 @@ def _resume(config: Config, data: FitData, store: CheckpointStore) -> tuple[FitS
     wanted = {"flow": blank.variables, "optimizer": blank.opt_state}
     arrays, records = store.newest_good(lambda step: store.restore(step, lambda _: wanted))
     step = records.state["step"]
-    store.drop_after(step)
+    store.set_aside_after(step)
     _log.info("resumed from step %d", step)
     state = FitState(jax.numpy.asarray(step, jax.numpy.int32), arrays["flow"], arrays["optimizer"])
     return state, records.state["actnorm_init"]["rows"]

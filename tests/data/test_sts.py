@@ -174,7 +174,7 @@ def test_words_that_look_missing_stay_words(tmp_path):
         assert pairs.sentences2 == WORDS
 
 
-@pytest.mark.parametrize("score", ["nan", "NA", "inf", "5.1", "-1", "NEUTRAL"])
+@pytest.mark.parametrize("score", ["nan", "NA", "inf", "5.1", "-1", "NEUTRAL", "0_5", "٣"])
 def test_impossible_score_names_its_line(tmp_path, score):
     # Bug: NaN gold scores make every correlation NaN; a wrong column is read as the score.
     rows = stsb_row("a", "b") + stsb_row("c", "d", score)

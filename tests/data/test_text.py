@@ -100,6 +100,7 @@ ERRORS = [
     ("x.tsv", "s1\ts2\na\tb\n", {"columns": "s3"}, DataError, "no column 's3' among 2 (s1, s2)"),
     ("x.tsv", "s1\ts2\na\tb\n", {"columns": "2"}, DataError, "no column '2'"),
     ("x.tsv", "s1\ts2\na\tb\n", {}, ConfigError, "data.columns='': name one column"),
+    ("x.txt", "a\nb\n", {"columns": "0"}, ConfigError, "is read as text"),
     ("x.tsv", "a\tb\n", {"columns": "0,1,0"}, ConfigError, "name one column"),
     ("x.csv", 's1,s2\na,b\n"c,d\ne,f\n', {"columns": "s1"}, DataError, "starts on line 3"),
     ("x.csv", 's1,s2\n"a\nb",c\nd\n', {"columns": "s1"}, DataError, "x.csv, line 4: 1 columns"),
@@ -226,3 +227,10 @@ def test_published_numbers_of_text_pairs(task, splits, pairs):
     # Bug: the flow fitted on other text than the paper's "target" rows.
     corpus = load_text(DataConfig(path=str(REAL), task=task, splits=splits))
     assert corpus.manifest["examples"] == pairs
+
+
+def test_a_column_named_by_digits_has_a_header(tmp_path):
+    """Years as names: the header became a training sentence."""
+    content = "2019\t2020\na b\tc\nd\te\n"
+    assert load(tmp_path, content, "x.tsv", columns="2019").examples == [("a b",), ("d",)]
+    assert load(tmp_path, content, "y.tsv", columns="0").examples == [("2019",), ("a b",), ("d",)]

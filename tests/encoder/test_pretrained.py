@@ -128,3 +128,14 @@ def test_released_reading_of_last_two_is_first_and_last(bert_folder):
     )
     assert released == first_last == "layers=(1,3),mean"
     assert last2 == "layers=(2,3),mean"
+
+
+@pytest.mark.parametrize("order", [("first_last", "mean"), ("mean", "first_last")])
+def test_saving_over_an_older_save(bert_folder, tmp_path, order):
+    """The settings of the older layout stayed and were believed: another pooling came back."""
+    for pooling in order:
+        encoder = SentenceEncoder.from_pretrained(bert_folder(pooling), pooling=pooling)
+        encoder.save_pretrained(tmp_path / "saved")
+    again = SentenceEncoder.from_pretrained(tmp_path / "saved")
+    assert again.identity() == encoder.identity()
+    assert (tmp_path / "saved" / "modules.json").exists() == (order[1] == "mean")

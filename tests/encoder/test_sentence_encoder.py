@@ -286,3 +286,12 @@ def test_minilm_knows_what_is_similar():
     # Computed with PyTorch and Hugging Face's BertModel on the same folder.
     np.testing.assert_allclose(a[:3], [0.02166411, -0.00486419, -0.00964912], atol=1e-5)
     np.testing.assert_allclose([a @ b, a @ c], [0.8417, -0.0800], atol=1e-4)
+
+
+def test_tokenize_feeds_embed_fn(encoder):
+    """What a user's own jit needs: ids and mask of several lengths, padded."""
+    input_ids, mask = encoder.tokenize(TEXTS)
+    assert input_ids.dtype == mask.dtype == np.int32
+    vectors = encoder.embed_fn(encoder.params, input_ids, mask)
+    np.testing.assert_allclose(vectors, encoder.encode(TEXTS), atol=1e-5)
+    assert [array.shape for array in encoder.tokenize([])] == [(0, 1), (0, 1)]

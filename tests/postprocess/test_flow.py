@@ -221,3 +221,15 @@ def test_damaged_files(flow, tmp_path):
     arrays.write_bytes(b"x")
     with pytest.raises(CheckpointError, match="not a readable flow"):
         Flow.load(tmp_path)
+
+
+def test_changed_arrays_are_noticed(flow, tmp_path):
+    """Another order of channels, or float16, once loaded and gave other latents."""
+    flow.save(tmp_path)
+    path = tmp_path / "flow.safetensors"
+    arrays = load_file(path)
+    name = sorted(arrays)[0]
+    for changed in (arrays[name][::-1].copy(), arrays[name].astype(np.float16)):
+        save_file({**arrays, name: changed}, path)
+        with pytest.raises(CheckpointError, match=r"flow_config\.json was written for"):
+            Flow.load(tmp_path)

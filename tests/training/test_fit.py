@@ -281,3 +281,23 @@ def test_a_held_out_loss_that_rises_is_said(rises, caplog):
     assert (best < steps) == rises
     assert result.held_out == losses[steps]
     assert (f"lowest at step {best} ({losses[best]:.4f} bits/dim)" in caplog.text) == rises
+
+
+def test_no_held_out_sentence_is_fitted_on_where_texts_repeat(caplog):
+    """A sentence on both sides made the held-out loss one of the fit."""
+    rows = np.array([[0, 1], [2, 3], [1, 4], [5, 6], [7, 8], [5, 9], [0, 1], [10, 11]])
+    data = prepare_data(_embeddings(12), rows, held_out=0.25, seed=0)
+    assert len(data.held_out) == 2
+    assert not set(data.held_out.reshape(-1)) & set(data.rows.reshape(-1))
+    assert not caplog.text
+    repeated = np.repeat(np.arange(8), 3)[:, None]
+    data = prepare_data(_embeddings(8), repeated, held_out=0.25, seed=0)
+    assert len(data.held_out) == 0
+    assert "0 example(s) are held out; 0 of 24 share no sentence" in caplog.text
+
+
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_embeddings_far_from_zero_are_said(offset, caplog):
+    """Decoupled decay pulls the shift of ActNorm back: the density was wrong without a word."""
+    prepare_data(_embeddings() + offset, np.arange(60)[:, None], held_out=0.0, seed=0)
+    assert ("subtract their mean first" in caplog.text) == (offset > 0)

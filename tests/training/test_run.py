@@ -25,7 +25,7 @@ from bertflow_jax.errors import (
 )
 from bertflow_jax.restore import load_run
 from bertflow_jax.training.run import train
-from bertflow_jax.workdir import clear_workdir, prepare_workdir
+from bertflow_jax.workdir import clear_workdir, lock_workdir, prepare_workdir
 
 LINES = [
     "The cat sleeps on the warm stove.",
@@ -238,3 +238,31 @@ def test_resume_without_a_checkpoint_is_an_error(folder, tmp_path):
     """--resume must not silently start from nothing."""
     with pytest.raises(DataNotFoundError, match="no checkpoint in"):
         train(_config(folder, 5), tmp_path / "fresh", resume=True)
+
+
+def test_two_runs_in_one_workdir(folder, tmp_path):
+    """Both once ended well, and the checkpoints of one of them were gone."""
+    with lock_workdir(tmp_path), pytest.raises(WorkdirError, match="in use by another run"):
+        train(_config(folder, 1), tmp_path)
+    train(_config(folder, 1), tmp_path)
+
+
+def test_overwrite_never_deletes_an_input(tmp_path):
+    """--workdir=D --overwrite with the text in D deleted the text."""
+    text = tmp_path / "run" / "text.txt"
+    text.parent.mkdir()
+    text.write_text("\n".join(LINES), "utf-8")
+    config = _config(text.parent, 1)
+    with pytest.raises(WorkdirError, match=r"--overwrite would delete data\.path="):
+        train(config, text.parent, overwrite=True)
+    assert text.exists()
+
+
+def test_what_a_run_leaves_before_its_first_checkpoint_is_no_run(folder, tmp_path):
+    """Stopped that early, neither the same command nor --resume went on."""
+    (tmp_path / "metrics.jsonl").write_text("")
+    (tmp_path / "tensorboard").mkdir()
+    (tmp_path / ".lock").write_text("")
+    train(_config(folder, 1), tmp_path)
+    with pytest.raises(WorkdirError, match="not empty"):
+        train(_config(folder, 1), tmp_path)
