@@ -7,6 +7,9 @@ from pathlib import Path
 
 from bertflow_jax.errors import DataError
 
+# Python's default refuses a field of more than 131,072 characters.
+csv.field_size_limit(2**31 - 1)
+
 
 def tsv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, fields); a TSV has no quoting, quotes are text."""

@@ -121,13 +121,17 @@ def _train(
 
 
 def _absolute(config: Config) -> Config:
-    """Return the config with local folders as absolute paths: a run is restored from anywhere."""
+    """Return the config with local paths absolute: a run goes on and is restored from anywhere."""
     encoder = config.encoder
     folder = user_path(encoder.path, "encoder.path")
     if encoder.path != MINI_BERT and folder.is_dir():
         encoder = dataclasses.replace(encoder, path=str(folder.absolute()))
+    data = config.data
+    text = user_path(data.path, "data.path")
+    if data.path != "everyday" and text.exists():
+        data = dataclasses.replace(data, path=str(text.absolute()))
     cache = str(user_path(config.cache_dir, "cache_dir").absolute()) if config.cache_dir else ""
-    return dataclasses.replace(config, encoder=encoder, cache_dir=cache)
+    return dataclasses.replace(config, encoder=encoder, data=data, cache_dir=cache)
 
 
 def load_encoder(config: Config) -> SentenceEncoder:

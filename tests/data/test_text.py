@@ -234,3 +234,9 @@ def test_a_column_named_by_digits_has_a_header(tmp_path):
     content = "2019\t2020\na b\tc\nd\te\n"
     assert load(tmp_path, content, "x.tsv", columns="2019").examples == [("a b",), ("d",)]
     assert load(tmp_path, content, "y.tsv", columns="0").examples == [("2019",), ("a b",), ("d",)]
+
+
+def test_a_long_csv_field(tmp_path):
+    """Python's limit of 131,072 characters was reported as quotes that do not close."""
+    long = "word " * 40_000
+    assert load(tmp_path, f"s\n{long}\nb\n", "x.csv", columns="s").examples == [(long,), ("b",)]

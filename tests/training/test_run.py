@@ -266,3 +266,15 @@ def test_what_a_run_leaves_before_its_first_checkpoint_is_no_run(folder, tmp_pat
     train(_config(folder, 1), tmp_path)
     with pytest.raises(WorkdirError, match="not empty"):
         train(_config(folder, 1), tmp_path)
+
+
+def test_a_run_goes_on_from_another_folder(folder, tmp_path, monkeypatch):
+    """A relative data.path was refused as another config."""
+    monkeypatch.chdir(folder)
+    config = _config(folder, 1)
+    config.data.path = "text.txt"
+    train(config, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    again = _config(folder, 2)
+    again.data.path = str(folder / "text.txt")
+    assert int(train(again, tmp_path, resume=True).state.step) == 2
