@@ -121,8 +121,8 @@ def _st_pooling(path: Path) -> str:
             if name.startswith("pooling_mode_") and on
         ]
     else:
-        modes = mode if isinstance(mode, list) else [mode]
-    names = [_ST_POOLINGS.get(str(m), str(m)) for m in modes]
+        modes = [str(m) for m in (mode if isinstance(mode, list) else [mode])]
+    names = [_ST_POOLINGS.get(m, m) for m in modes]
     if len(names) != 1 or names[0] not in _ST_POOLINGS.values():
         raise UnsupportedModelError(
             f"{path}: pooling {' + '.join(modes) or 'none'} is not supported; one of cls, mean "

@@ -88,3 +88,9 @@ def test_folder_without_config(tmp_path):
 def test_hf_dict_round_trip():
     config = BertConfig.from_dict({**FIELDS, "hidden_act": "relu", "layer_norm_eps": 1e-5})
     assert BertConfig.from_dict(config.to_hf_dict()) == config
+
+
+def test_hidden_act_of_a_wrong_type(small_config):
+    """A list as hidden_act ended in a TypeError."""
+    with pytest.raises(UnsupportedModelError, match="hidden_act"):
+        BertConfig.from_dict({**small_config.to_hf_dict(), "hidden_act": ["gelu"]})

@@ -159,3 +159,24 @@ def test_settings_round_trip(tmp_path, pooling, file, normalize):
     written = {p.name for p in tmp_path.iterdir()}
     assert file in written
     assert not {"modules.json", "bertflow_jax.json"} <= written
+
+
+@pytest.mark.parametrize(
+    "module",
+    [{"type": "x.Pooling", "path": 5}, {"type": 5, "path": ""}, {"type": "x", "path": "\0"}, 3],
+)
+def test_modules_of_wrong_types(tmp_path, module):
+    """A number or a zero byte where a path belongs ended in a TypeError."""
+    (tmp_path / "modules.json").write_text(json.dumps([module]))
+    with pytest.raises(ConfigError, match="every module needs a type and a path"):
+        read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("mode", [5, [["x"]], {"a": 1}])
+def test_pooling_mode_of_a_wrong_type(tmp_path, mode):
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": mode}))
+    modules = [{"type": "x.Transformer", "path": ""}, {"type": "x.Pooling", "path": "1_Pooling"}]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(UnsupportedModelError):
+        read_folder(tmp_path)

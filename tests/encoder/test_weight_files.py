@@ -243,3 +243,12 @@ def test_importing_the_encoder_imports_no_torch_or_transformers():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_a_tensor_type_numpy_lacks(tmp_path):
+    """float8 ended in an AttributeError."""
+    header = json.dumps({"a": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}}).encode()
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + b"\0")
+    with pytest.raises(WeightsError, match=r"model\.safetensors"):
+        read_weights(path)
