@@ -22,14 +22,13 @@ import numpy as np
 from bertflow_jax import parallel
 from bertflow_jax.checks import check_count
 from bertflow_jax.data.batches import BatchShapes, make_batches
-from bertflow_jax.data.tokens import TextTokenizer, TokenRows, check_text, iter_texts
+from bertflow_jax.data.tokens import OVERFLOW, TextTokenizer, TokenRows, check_text, iter_texts
 from bertflow_jax.encoder.embedding import unit_length
 from bertflow_jax.errors import ConfigError, InputError
 
 _log = logging.getLogger(__name__)
 EmbedFn = Callable[[Any, jax.Array, jax.Array], jax.Array]
 WINDOW = 4096  # texts: enough that its one partly empty batch costs little
-OVERFLOW = ("warn", "error", "ignore")
 _AHEAD = 2  # device calls that wait while the result of an earlier one is fetched
 
 

@@ -84,9 +84,9 @@ class CheckpointStore:
         """
         step = records.state["step"]
         host = jax.tree.map(np.asarray, arrays)
-        state = {**records.state, "digests": {name: tree_digest(host[name]) for name in _ARRAYS}}
-        said = {**dataclasses.asdict(records), "state": state}
-        said["state"] = {**state, "records_sha256": _records_digest(said)}
+        said = dataclasses.asdict(records)
+        said["state"]["digests"] = {name: tree_digest(host[name]) for name in _ARRAYS}
+        said["state"]["records_sha256"] = _records_digest(said)
         items = {name: ocp.args.StandardSave(host[name]) for name in _ARRAYS} | {
             name: ocp.args.JsonSave(value) for name, value in said.items()
         }

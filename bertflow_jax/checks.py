@@ -2,6 +2,7 @@
 
 import dataclasses
 import numbers
+from collections.abc import Mapping
 from typing import Any
 
 from bertflow_jax.errors import ConfigError, InputError
@@ -9,6 +10,7 @@ from bertflow_jax.errors import ConfigError, InputError
 _MAX_INT = 2**31 - 1  # counters on the device are int32
 _MAX_SEED = 2**63 - 1
 _MAX_FLOAT = 3e38  # numbers on the device are float32
+ENCODER_SETTINGS = ("pooling", "max_length", "dtype")  # flags that a fitted run has settled
 
 
 def check_count(value: Any, name: str, least: int) -> int:
@@ -17,6 +19,15 @@ def check_count(value: Any, name: str, least: int) -> int:
     if not whole or value < least:
         raise InputError(f"{name}={value!r}: must be an integer >= {least}")
     return int(value)
+
+
+def check_encoder_settings(given: Mapping[str, object]) -> None:
+    """Raise ConfigError for a setting of the encoder (name -> value or None) beside --workdir."""
+    for name, value in given.items():
+        if value is not None:
+            raise ConfigError(
+                f"--{name} goes with --encoder; a --workdir keeps the setting it was trained with"
+            )
 
 
 def require(ok: bool, field: str, value: object, what: str) -> None:

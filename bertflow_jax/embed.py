@@ -11,6 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from bertflow_jax.batch_embed import WINDOW, BatchEmbedder, EmbedFn
+from bertflow_jax.data.batches import BATCH_SIZE, pad
 from bertflow_jax.data.tokens import check_text, iter_texts
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig
@@ -21,8 +22,6 @@ from bertflow_jax.errors import InputError
 from bertflow_jax.flow import glow
 from bertflow_jax.postprocess.flow import Flow
 from bertflow_jax.workdir import prepare_output
-
-BATCH_SIZE = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,11 +195,7 @@ class SentenceEncoder:
         """Return input_ids and attention_mask for `embed_fn`, int32[N, T] both, T the longest."""
         tokenizer = self.encoder.tokenizer
         ids = tokenizer([check_text(text, row) for row, text in enumerate(iter_texts(texts))]).ids
-        lengths = np.array([len(row) for row in ids], np.int64)
-        mask = np.arange(lengths.max(initial=1)) < lengths[:, None]
-        input_ids = np.full(mask.shape, tokenizer.pad_id, np.int32)
-        input_ids[mask] = np.concatenate([np.zeros(0, np.int32), *ids])
-        return input_ids, mask.astype(np.int32)
+        return pad(ids, (len(ids), max(map(len, ids), default=1)), tokenizer.pad_id)
 
     def warmup(self, batch_size: int = BATCH_SIZE) -> tuple[tuple[int, int], ...]:
         """Compile every shape [R, T] that `encode` uses with this batch_size; return the shapes.

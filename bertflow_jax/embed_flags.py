@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
+from bertflow_jax.checks import ENCODER_SETTINGS, check_encoder_settings
+from bertflow_jax.data.batches import BATCH_SIZE
 from bertflow_jax.data.rows import FORMATS, open_rows
+from bertflow_jax.data.tokens import OVERFLOW
 from bertflow_jax.embed_job import EmbedJob, run_job
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.paths import user_path
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from bertflow_jax.embed import SentenceEncoder
 
 FLAGS = flags.FLAGS
-_DEFAULT_BATCH = 64
 
 flags.DEFINE_string("workdir", None, "Folder of a train.py run: its encoder and its flow.")
 flags.DEFINE_integer("step", None, "Checkpoint of the workdir; default: the newest good one.")
@@ -39,11 +41,9 @@ flags.DEFINE_enum("format", "auto", ["auto", *FORMATS], "Of the input; auto goes
 flags.DEFINE_string("column", "", "Of the texts: a name, or for tsv and csv a number from 0.")
 flags.DEFINE_string("id_column", "", "Of the ids in .parquet output; default: row numbers.")
 flags.DEFINE_string("encoding", "utf-8", "Of the input.")
-flags.DEFINE_integer("batch_size", _DEFAULT_BATCH, "Rows of the shortest batches.", lower_bound=1)
+flags.DEFINE_integer("batch_size", BATCH_SIZE, "Rows of the shortest batches.", lower_bound=1)
 flags.DEFINE_bool("normalize", False, "Scale every vector to length 1.")
-flags.DEFINE_enum(
-    "on_overflow", "warn", ["warn", "error", "ignore"], "Texts above max_length, which are cut."
-)
+flags.DEFINE_enum("on_overflow", "warn", OVERFLOW, "Texts above max_length, which are cut.")
 flags.DEFINE_integer("shard_rows", 0, "Rows of a part of a folder; 0: one part a process.", 0)
 flags.DEFINE_bool(
     "distributed",
@@ -91,11 +91,7 @@ def _load_encoder() -> "SentenceEncoder":
         return SentenceEncoder.from_pretrained(
             FLAGS.encoder, FLAGS.pooling, FLAGS.max_length, FLAGS.dtype or "float32"
         )
-    for name in ("pooling", "max_length", "dtype"):
-        if FLAGS[name].value is not None:
-            raise ConfigError(
-                f"--{name} goes with --encoder; a --workdir keeps the setting it was trained with"
-            )
+    check_encoder_settings({name: FLAGS[name].value for name in ENCODER_SETTINGS})
     return SentenceEncoder.from_checkpoint(FLAGS.workdir, FLAGS.step)
 
 

@@ -16,6 +16,7 @@ import json
 import logging
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from tqdm import tqdm
 from bertflow_jax.data.json_files import read_json_object_if_present, write_json
 from bertflow_jax.data.rows import RowFile, import_pyarrow_parquet
 from bertflow_jax.errors import ConfigError, WorkdirError
-from bertflow_jax.workdir import prepare_output
+from bertflow_jax.workdir import prepare_output, write_text
 
 if TYPE_CHECKING:
     from bertflow_jax.embed import SentenceEncoder
@@ -90,6 +91,33 @@ class _Part:
     stop: int
     path: Path
 
+    @property
+    def rows(self) -> int:
+        """How many rows it holds."""
+        return self.stop - self.start
+
+    @property
+    def sidecar(self) -> Path:
+        """The .json beside a part of a folder."""
+        return self.path.with_suffix(".json")
+
+    def described(self, made_by: dict[str, Any]) -> dict[str, Any]:
+        """Return what the part is made of: equal means that its rows may be taken as they are."""
+        return {**made_by, "start": self.start, "stop": self.stop}
+
+
+class _Texts:
+    """The texts of a file, read once: a part takes its rows from where the last one ended."""
+
+    def __init__(self, rows: RowFile):
+        self._rows, self._at = iter(rows), 0
+
+    def take(self, start: int, stop: int) -> Iterator[str]:
+        """Yield the texts of rows start to stop; calls come in ascending order."""
+        skipped = start - self._at
+        self._at = stop
+        return (row.text for row in itertools.islice(self._rows, skipped, stop - start + skipped))
+
 
 def run_job(encoder: "SentenceEncoder", job: EmbedJob, *, progress: bool = False) -> int:
     """Embed the rows of a job; return how many rows this process's parts hold.
@@ -108,17 +136,17 @@ def run_job(encoder: "SentenceEncoder", job: EmbedJob, *, progress: bool = False
     }
     parts = _parts(job, total)
     mine = parts[job.process :: job.processes]
+    count = sum(part.rows for part in mine)
+    texts = _Texts(job.rows)
     try:
-        with tqdm(
-            total=sum(part.stop - part.start for part in mine), unit="text", disable=not progress
-        ) as bar:
+        with tqdm(total=count, unit="text", disable=not progress) as bar:
             for part in mine:
-                _write_part(encoder, job, part, made_by, bar)
+                _write_part(encoder, job, part, texts, part.described(made_by), bar)
         if job.in_parts:
             _write_index(job.output, parts, made_by)
     except OSError as error:
         raise WorkdirError(f"--output={job.output} cannot be written: {error}") from error
-    return sum(part.stop - part.start for part in mine)
+    return count
 
 
 def _parts(job: EmbedJob, total: int) -> list[_Part]:
@@ -137,20 +165,22 @@ def _parts(job: EmbedJob, total: int) -> list[_Part]:
 
 
 def _write_part(
-    encoder: "SentenceEncoder", job: EmbedJob, part: _Part, made_by: dict[str, Any], bar: tqdm
+    encoder: "SentenceEncoder",
+    job: EmbedJob,
+    part: _Part,
+    texts: _Texts,
+    described: dict[str, Any],
+    bar: tqdm,
 ) -> None:
-    described = {**made_by, "start": part.start, "stop": part.stop}
-    sidecar = part.path.with_suffix(".json")
-    if job.in_parts and part.path.is_file() and _readable_json(sidecar) == described:
+    if job.in_parts and part.path.is_file() and _readable_json(part.sidecar) == described:
         _log.info("%s is complete already", part.path)
-        bar.update(part.stop - part.start)
+        bar.update(part.rows)
         return
     partial = part.path.parent / f".{part.path.name}.partial"
-    done = _open_partial(partial, described, (part.stop - part.start, encoder.dimension))
+    done = _open_partial(partial, described, (part.rows, encoder.dimension))
     bar.update(done)
-    texts = (row.text for row in itertools.islice(job.rows, part.start + done, part.stop))
     for window in encoder.encode_stream(
-        texts,
+        texts.take(part.start + done, part.stop),
         job.batch_size,
         job.normalize,
         on_overflow=job.on_overflow,
@@ -162,18 +192,18 @@ def _write_part(
         vectors.flush()
         del vectors
         done += len(window)
-        _write_atomically(partial / "done.json", {**described, "done": done})
+        _write_json_whole(partial / "done.json", {**described, "done": done})
         bar.update(len(window))
-    if done != part.stop - part.start:
+    if done != part.rows:
         raise WorkdirError(
-            f"{job.rows.path} changed while it was read: {part.stop - part.start} rows were "
-            f"counted, {done} found"
+            f"{job.rows.path} changed while it was read: {part.rows} rows were counted, "
+            f"{done} found"
         )
     complete = partial / "vectors.npy"
     if part.path.suffix == ".parquet":
         complete = _to_parquet(job, complete, partial / "vectors.parquet")
     if job.in_parts:
-        write_json(sidecar, described)
+        write_json(part.sidecar, described)
     os.replace(complete, part.path)
     shutil.rmtree(partial)
 
@@ -196,7 +226,7 @@ def _open_partial(partial: Path, described: dict[str, Any], shape: tuple[int, in
         if shape[0]:
             # A full disk is an error here; in a memory map it would kill the process.
             os.posix_fallocate(file.fileno(), file.tell(), 4 * shape[0] * shape[1])
-    _write_atomically(state, {**described, "done": 0})
+    _write_json_whole(state, {**described, "done": 0})
     return 0
 
 
@@ -235,16 +265,14 @@ def _key_type(pyarrow: Any, keys: list[Any]) -> Any:
 
 def _write_index(folder: Path, parts: list[_Part], made_by: dict[str, Any]) -> None:
     """Write index.json once every part is there; the last process to finish does it."""
-    described = [_readable_json(part.path.with_suffix(".json")) for part in parts]
-    expected = [{**made_by, "start": part.start, "stop": part.stop} for part in parts]
+    described = [_readable_json(part.sidecar) for part in parts]
+    expected = [part.described(made_by) for part in parts]
     if described != expected or not all(part.path.is_file() for part in parts):
         _log.info("%s: index.json is written when every part is there", folder)
         return
     names = [{"file": part.path.name, "start": part.start, "stop": part.stop} for part in parts]
-    _write_atomically(folder / "index.json", {**made_by, "parts": names})
+    _write_json_whole(folder / "index.json", {**made_by, "parts": names})
 
 
-def _write_atomically(path: Path, content: dict[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(json.dumps(content, indent=1) + "\n")
-    os.replace(temporary, path)
+def _write_json_whole(path: Path, content: dict[str, Any]) -> None:
+    write_text(path, json.dumps(content, indent=1) + "\n")

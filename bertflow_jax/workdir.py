@@ -104,3 +104,28 @@ def lock_workdir(folder: Path) -> Iterator[None]:
                 f"--workdir={folder} is in use by another run; wait for it, or name another folder"
             ) from error
         yield
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 file through a temporary one beside it, so that no half file is ever left.
+
+    A lone surrogate, as in a path whose bytes are not UTF-8, is written as its escape.
+
+    Raises:
+      WorkdirError: the file cannot be written.
+    """
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        # In JSON the escape that this makes of a surrogate means that surrogate.
+        with os.fdopen(handle, "w", -1, "utf-8", "backslashreplace", "\n") as file:
+            file.write(text)
+        # mkstemp makes private files; results are for sharing, under the user's own mask.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise WorkdirError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -35,13 +35,21 @@ def csv_rows(path: Path, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]
         start = reader.line_num + 1
 
 
-def column_index(path: Path, name: str, first: list[str]) -> int:
-    """Return the place of a column given by a name of the first line or a number from 0.
+def pick(path: Path, names: list[str], first: list[str]) -> tuple[list[int], bool]:
+    """Return the places of columns, and whether the first line is a header.
+
+    A column is given by a name of the first line or a number from 0; where all are numbers the
+    first line is a row like any other.
 
     Raises:
       DataError: there is no such column; lists those there are.
     """
-    if is_number(name, first):
+    picked = [_index(path, name, first) for name in names]
+    return picked, not all(_is_number(name, first) for name in names)
+
+
+def _index(path: Path, name: str, first: list[str]) -> int:
+    if _is_number(name, first):
         return int(name)
     if name in first:
         return first.index(name)
@@ -53,8 +61,7 @@ def column_index(path: Path, name: str, first: list[str]) -> int:
     )
 
 
-def is_number(name: str, first: list[str]) -> bool:
-    """Return whether a column is given by its number; the first line is then no header."""
+def _is_number(name: str, first: list[str]) -> bool:
     return name.isdecimal() and int(name) < len(first)
 
 

@@ -46,10 +46,7 @@ def read_lines(path: Path, encoding: str = "utf-8") -> list[str]:
     position = text.find("\0")
     if position >= 0:
         line = 1 + text.count("\n", 0, position)
-        raise DataError(
-            f"{path}, line {line}: a zero byte, so this is a binary file or not {encoding}; "
-            f"{_ENCODING_HINT}"
-        )
+        raise _zero_byte(path, line, encoding)
     lines = text.removeprefix("\ufeff").split("\n")
     if not lines[-1]:
         lines.pop()
@@ -70,10 +67,7 @@ def iter_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
             try:
                 for number, line in enumerate(file, 1):
                     if "\0" in line:
-                        raise DataError(
-                            f"{path}, line {number}: a zero byte, so this is a binary file or not "
-                            f"{encoding}; {_ENCODING_HINT}"
-                        )
+                        raise _zero_byte(path, number, encoding)
                     text = line.removeprefix("\ufeff") if number == 1 else line
                     yield text.removesuffix("\n").rstrip("\r")
             except UnicodeDecodeError as error:
@@ -94,6 +88,13 @@ def _check_encoding(encoding: str) -> None:
             f"encoding={encoding!r} is not an encoding of text that Python knows; set "
             "data.encoding in a config, --encoding of a command, to utf-8, latin-1 or utf-16"
         )
+
+
+def _zero_byte(path: Path, line: int, encoding: str) -> DataError:
+    return DataError(
+        f"{path}, line {line}: a zero byte, so this is a binary file or not {encoding}; "
+        f"{_ENCODING_HINT}"
+    )
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -117,9 +118,9 @@ def _readable(path: Path) -> Iterator[None]:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def digest(rows: Iterable[Sequence[str]]) -> str:
-    """Return the sha256 of rows of text: of one JSON array of strings a row, in order."""
+def digest(rows: Iterable[Sequence[Any]]) -> str:
+    """Return the sha256 of rows of texts and keys: of one JSON array a row, in order."""
     sha = hashlib.sha256()
     for row in rows:
-        sha.update(json.dumps(list(row)).encode("ascii") + b"\n")
+        sha.update(json.dumps(list(row), default=str).encode("ascii") + b"\n")
     return sha.hexdigest()

@@ -9,14 +9,14 @@ All but .parquet may be compressed (.gz).
 """
 
 import dataclasses
-import hashlib
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from bertflow_jax.data import columns
-from bertflow_jax.data.lines import iter_lines
+from bertflow_jax.data.lines import digest, iter_lines
 from bertflow_jax.data.tokens import check_text
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 
@@ -62,11 +62,16 @@ class RowFile:
 
     def survey(self) -> tuple[int, str]:
         """Return the number of rows and the sha256 of keys and texts; every row is checked."""
-        count, sha = 0, hashlib.sha256()
-        for row in self:
-            sha.update(json.dumps([row.key, row.text], default=str).encode("ascii") + b"\n")
-            count += 1
-        return count, sha.hexdigest()
+        count = 0
+
+        def fields() -> Iterator[list[Any]]:
+            nonlocal count
+            for row in self:
+                count += 1
+                yield [row.key, row.text]
+
+        sha = digest(fields())
+        return count, sha
 
 
 def open_rows(
@@ -136,19 +141,10 @@ def _table(file: RowFile, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tup
             f"line ({columns.shown(first)}) or a number from 0 (no header)"
         )
     names = [name for name in (file.column, file.id_column) if name]
-    picked = [columns.column_index(file.path, name, first) for name in names]
-    header = not all(columns.is_number(name, first) for name in names)
-    body = rows if header else _with_first(first, rows)
-    for number, fields in body:
+    picked, has_header = columns.pick(file.path, names, first)
+    for number, fields in rows if has_header else itertools.chain([(1, first)], rows):
         columns.check_width(file.path, number, fields, first)
         yield fields[picked[1]] if len(picked) > 1 else None, fields[picked[0]]
-
-
-def _with_first(
-    first: list[str], rows: Iterator[tuple[int, list[str]]]
-) -> Iterator[tuple[int, list[str]]]:
-    yield 1, first
-    yield from rows
 
 
 def _parquet(file: RowFile) -> Iterator[tuple[Any, Any]]:

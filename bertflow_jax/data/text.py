@@ -138,8 +138,7 @@ def _pick_columns(
             f"{path}, by a name in its first line ({columns.shown(first)}) or a number from "
             "0 (the first line is then no header)"
         )
-    has_header = not all(columns.is_number(name, first) for name in names)
-    picked = [columns.column_index(path, name, first) for name in names]
+    picked, has_header = columns.pick(path, names, first)
     examples = []
     for number, fields in rows[has_header:]:
         columns.check_width(path, number, fields, first)

@@ -22,6 +22,7 @@ from bertflow_jax.data.tokenizer_files import (
 )
 from bertflow_jax.errors import ConfigError, InputError
 
+OVERFLOW = ("warn", "error", "ignore")  # what may be done about texts that are cut
 _CHUNK = 1024  # texts a call of the tokenizer: what it returns takes far more memory than the ids
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

@@ -7,12 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from bertflow_jax.checks import ENCODER_SETTINGS, check_encoder_settings
 from bertflow_jax.data.sts import TASKS, StsTask, load_task
 from bertflow_jax.errors import ConfigError, DataNotFoundError
 from bertflow_jax.paths import user_path
 from bertflow_jax.workdir import prepare_output
-
-_ENCODER_ONLY = ("pooling", "max_length", "dtype")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,11 +96,7 @@ def check_options(options: EvalOptions) -> None:
 
 
 def _check_workdir(options: EvalOptions) -> None:
-    for name in _ENCODER_ONLY:
-        if getattr(options, name) is not None:
-            raise ConfigError(
-                f"--{name} goes with --encoder; a --workdir keeps the setting it was trained with"
-            )
+    check_encoder_settings({name: getattr(options, name) for name in ENCODER_SETTINGS})
     assert options.workdir is not None
     if not os.path.isdir(options.workdir):
         raise DataNotFoundError(

@@ -7,7 +7,6 @@ from typing import Any
 from bertflow_jax.evaluation import plots, report_page, report_tables
 from bertflow_jax.evaluation.metrics import AGGREGATIONS
 from bertflow_jax.evaluation.plot_data import Curve, RowPlot
-from bertflow_jax.evaluation.results import write_text
 from bertflow_jax.evaluation.table import (
     COLUMNS,
     header_cells,
@@ -15,6 +14,7 @@ from bertflow_jax.evaluation.table import (
     task_columns,
 )
 from bertflow_jax.evaluation.tasks import PAPER_AGGREGATION
+from bertflow_jax.workdir import write_text
 
 _MEANING = {
     "all": "one correlation over all pairs of a year (SBERT, SimCSE, MTEB)",

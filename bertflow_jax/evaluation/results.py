@@ -3,20 +3,18 @@
 import datetime
 import importlib.metadata
 import json
-import os
 import platform
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bertflow_jax.data.sts import StsTask
-from bertflow_jax.errors import WorkdirError
 from bertflow_jax.evaluation.metrics import AGGREGATIONS
 from bertflow_jax.evaluation.tasks import PAPER_AGGREGATION, task_average
 from bertflow_jax.version import __version__
+from bertflow_jax.workdir import write_text
 
 _PACKAGES = ("jax", "flax", "optax", "distrax", "transformers", "numpy", "scipy")
 _ROOT = Path(__file__).parents[2]
@@ -110,28 +108,3 @@ def write_results(path: Path, results: Mapping[str, Any]) -> None:
       WorkdirError: the file cannot be written.
     """
     write_text(path, json.dumps(results, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 file through a temporary one beside it, so that no half file is ever left.
-
-    A lone surrogate, as in a path whose bytes are not UTF-8, is written as its escape.
-
-    Raises:
-      WorkdirError: the file cannot be written.
-    """
-    temporary = None
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        # In JSON the escape that this makes of a surrogate means that surrogate.
-        with os.fdopen(handle, "w", -1, "utf-8", "backslashreplace", "\n") as file:
-            file.write(text)
-        # mkstemp makes private files; results are for sharing, under the user's own mask.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        raise WorkdirError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -82,42 +82,29 @@ def train(
     corpus = load_text(config.data)
     encoder = load_encoder(config)
     identity = encoder.identity()
-    with lock_workdir(folder):
-        return _train(config, folder, encoder, identity, corpus, resume, overwrite, progress)
-
-
-def _train(
-    config: Config,
-    folder: Path,
-    encoder: SentenceEncoder,
-    identity: dict[str, Any],
-    corpus: TextCorpus,
-    resume: bool,
-    overwrite: bool,
-    progress: bool,
-) -> FitResult:
     store = CheckpointStore(folder, keep=config.checkpoint.keep)
-    if resume:
-        _check_resume(store, config, identity, corpus)
-    data = embed_corpus(config, encoder, identity, corpus, progress=progress)
-    if overwrite:
-        clear_workdir(folder)
-    state, init_rows = _resume(config, data, store) if resume else _start(config, data)
+    with lock_workdir(folder):
+        if resume:
+            _check_resume(store, config, identity, corpus)
+        data = embed_corpus(config, encoder, identity, corpus, progress=progress)
+        if overwrite:
+            clear_workdir(folder)
+        state, init_rows = _resume(config, data, store) if resume else _start(config, data)
 
-    def save(state: FitState) -> None:
-        state_record = {
-            "step": int(state.step),
-            "features": data.features,
-            "actnorm_init": {"mode": config.flow.actnorm_init, "rows": init_rows},
-            "constant_dims": list(data.constant_dims),
-        }
-        records = Records(state_record, config.to_dict(), identity, corpus.manifest)
-        store.save({"flow": state.variables, "optimizer": state.opt_state}, records)
+        def save(state: FitState) -> None:
+            state_record = {
+                "step": int(state.step),
+                "features": data.features,
+                "actnorm_init": {"mode": config.flow.actnorm_init, "rows": init_rows},
+                "constant_dims": list(data.constant_dims),
+            }
+            records = Records(state_record, config.to_dict(), identity, corpus.manifest)
+            store.save({"flow": state.variables, "optimizer": state.opt_state}, records)
 
-    with MetricsWriter(
-        folder, tensorboard=config.train.tensorboard, resume_step=int(state.step)
-    ) as sink:
-        return run_fit(config, data, state, sink=sink, save=save, progress=progress)
+        with MetricsWriter(
+            folder, tensorboard=config.train.tensorboard, resume_step=int(state.step)
+        ) as sink:
+            return run_fit(config, data, state, sink=sink, save=save, progress=progress)
 
 
 def _absolute(config: Config) -> Config:
@@ -175,7 +162,8 @@ def _check_resume(
     store: CheckpointStore, config: Config, identity: dict[str, Any], corpus: TextCorpus
 ) -> None:
     """Compare the newest readable step with what is asked for now, before anything is embedded."""
-    step, records = store.newest_good(lambda s: (s, store.records(s)))
+    records = store.newest_good(store.records)
+    step = records.state["step"]
     differences = [
         f"{name}: {old!r} in the checkpoint, {new!r} now"
         for name, old, new in _differences(records.config, config.to_dict())

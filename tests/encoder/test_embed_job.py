@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertflow_jax.data.rows import open_rows
+from bertflow_jax.data.rows import RowFile, open_rows
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.embed_job import EmbedJob, run_job
 from bertflow_jax.errors import ConfigError, InputError, WorkdirError
@@ -257,3 +257,16 @@ def test_two_processes_share_the_rows(encoder, bert_folder, tmp_path):
     assert [(p["start"], p["stop"]) for p in index["parts"]] == [(0, 17), (17, 33)]
     parts = [np.load(tmp_path / "parts" / part["file"]) for part in index["parts"]]
     np.testing.assert_allclose(np.concatenate(parts), encoder.encode(texts(33)), atol=1e-5)
+
+
+def test_a_job_in_parts_reads_its_input_twice(encoder, job, monkeypatch):
+    """Once to count, once to embed: a part that starts from the top again makes it quadratic."""
+    opened, read = [], RowFile.__iter__
+
+    def counted(rows):
+        opened.append(rows.path)
+        return read(rows)
+
+    monkeypatch.setattr(RowFile, "__iter__", counted)
+    run_job(encoder, job("parts", count=34, shard_rows=10))
+    assert len(opened) == 2
