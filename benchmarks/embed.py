@@ -26,8 +26,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertflow_jax import SentenceEncoder
-from bertflow_jax.data.batches import BATCH_SIZE, BatchShapes
+from bertflow_jax import SentenceEncoder, parallel
+from bertflow_jax.data.batches import BatchShapes
 from bertflow_jax.data.sts import EVERYDAY, load_task
 from bertflow_jax.encoder.bert_config import BertConfig
 
@@ -143,7 +143,7 @@ def run_case(
         rates.append(matmul_rate(config))
     median = {name: statistics.median(times) for name, times in seconds.items()}
     lengths = [len(ids) for ids in ours.encoder.tokenizer(texts).ids]
-    shapes = BatchShapes(ours.encoder.tokenizer.max_length, BATCH_SIZE)
+    shapes = BatchShapes(ours.encoder.tokenizer.max_length, parallel.default_batch_size())
     padded = [shape for _, shape in shapes.plan(lengths)]
     useful = sum(flops(config, 1, n) for n in lengths) / median["ours"] / 1e9
     executed = sum(flops(config, *shape) for shape in padded) / median["ours"] / 1e9

@@ -11,7 +11,7 @@ import collections
 import functools
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -21,14 +21,14 @@ import numpy as np
 
 from bertflow_jax import parallel
 from bertflow_jax.checks import check_count
-from bertflow_jax.data.batches import BatchShapes, make_batches
+from bertflow_jax.data.batches import BatchShapes, TokenBatch, make_batches, slots_of
 from bertflow_jax.data.tokens import OVERFLOW, TextTokenizer, TokenRows, check_text, iter_texts
 from bertflow_jax.encoder.embedding import unit_length
 from bertflow_jax.errors import ConfigError, InputError
 
 _log = logging.getLogger(__name__)
-EmbedFn = Callable[[Any, jax.Array, jax.Array], jax.Array]
-WINDOW = 4096  # texts: enough that its one partly empty batch costs little
+EmbedFn = Callable[..., jax.Array]  # `SentenceEncoder.embed_fn`
+WINDOW = 4096  # texts, at least: enough that its one partly empty batch costs little
 _AHEAD = 2  # device calls that wait while the result of an earlier one is fetched
 
 
@@ -51,8 +51,10 @@ class BatchEmbedder:
         ids = jax.ShapeDtypeStruct((1, 3), jnp.int32)
         self.dimension: int = jax.eval_shape(embed_fn, self.params, ids, ids).shape[-1]
 
-    def shapes(self, batch_size: int) -> BatchShapes:
-        """Return the shapes that any input is cut into."""
+    def shapes(self, batch_size: int | None) -> BatchShapes:
+        """Return the shapes that any input is cut into; None takes what suits the device."""
+        if batch_size is None:
+            batch_size = parallel.default_batch_size()
         count = check_count(batch_size, "batch_size", 1)
         return BatchShapes(self._tokenizer.max_length, count, self.mesh.size)
 
@@ -60,7 +62,7 @@ class BatchEmbedder:
         """Return the shapes compiled so far, in order; encoders of one architecture share them."""
         return tuple(self._traced)
 
-    def warmup(self, batch_size: int) -> tuple[tuple[int, int], ...]:
+    def warmup(self, batch_size: int | None) -> tuple[tuple[int, int], ...]:
         """Compile (or load from the compilation cache) every shape; return the shapes."""
         shapes = self.shapes(batch_size).all()
         for rows, length in shapes:
@@ -71,22 +73,22 @@ class BatchEmbedder:
     def windows(
         self,
         texts: Iterable[object],
-        batch_size: int,
+        batch_size: int | None,
         *,
         normalize: bool = False,
         on_overflow: str = "warn",
-        window: int = WINDOW,
+        window: int | None = None,
         first_row: int = 0,
     ) -> Iterator[np.ndarray]:
         """Embed a stream; yields float32[n, E] for every `window` texts, in input order.
 
         Args:
           texts: strings; an iterator is read one window ahead.
-          batch_size: rows of the shortest batches.
+          batch_size: a device call has about 16 tokens for each.
           normalize: scale every vector to length 1.
           on_overflow: what to do about texts above the maximum length, which are cut: `warn` once
             at the end with their number, `error` at the first window that has one, `ignore`.
-          window: texts a window.
+          window: texts a window; None takes `WINDOW`, or 64 batches of 16 tokens a text.
           first_row: row number of the first text, for messages.
 
         Raises:
@@ -96,11 +98,14 @@ class BatchEmbedder:
         """
         if on_overflow not in OVERFLOW:
             raise ConfigError(f"on_overflow={on_overflow!r}: one of {', '.join(OVERFLOW)}")
-        shapes, window = self.shapes(batch_size), check_count(window, "window", 1)
+        shapes = self.shapes(batch_size)
+        if window is None:
+            window = max(WINDOW, 64 * shapes.batch_size)
+        size = check_count(window, "window", 1)
         numbered = enumerate(iter_texts(texts), first_row)
 
         def tokenize() -> TokenRows:
-            part = list(itertools.islice(numbered, window))
+            part = list(itertools.islice(numbered, size))
             checked = [check_text(text, row) for row, text in part]
             return self._tokenizer(checked, part[0][0] if part else 0)
 
@@ -126,8 +131,8 @@ class BatchEmbedder:
                         f"{self._tokenizer.max_length} tokens; raise max_length, split them, or "
                         "set on_overflow to warn"
                     )
-                vectors = self._embed(tokens, shapes, normalize)
-                _require_finite(vectors, first_row + total)
+                vectors = self._embed(tokens.ids, shapes, normalize)
+                self._require_finite(vectors, tokens.ids, shapes, first_row + total)
                 cut, total = cut + tokens.truncated, total + len(tokens.ids)
                 yield vectors
         if cut and on_overflow == "warn":
@@ -138,22 +143,41 @@ class BatchEmbedder:
                 self._tokenizer.max_length,
             )
 
-    def _embed(self, tokens: TokenRows, shapes: BatchShapes, normalize: bool) -> np.ndarray:
-        vectors = np.empty((len(tokens.ids), self.dimension), np.float32)
-        waiting: collections.deque[tuple[np.ndarray, jax.Array]] = collections.deque()
+    def _embed(self, ids: Sequence[np.ndarray], shapes: BatchShapes, normalize: bool) -> np.ndarray:
+        vectors = np.empty((len(ids), self.dimension), np.float32)
+        waiting: collections.deque[tuple[TokenBatch, jax.Array]] = collections.deque()
 
         def fetch() -> None:
-            rows, result = waiting.popleft()
-            vectors[rows] = np.asarray(result)[: len(rows)]
+            batch, result = waiting.popleft()
+            vectors[batch.texts] = np.asarray(result)[batch.slots]
 
-        for batch in make_batches(tokens.ids, self._tokenizer.pad_id, shapes):
+        for batch in make_batches(ids, self._tokenizer.pad_id, shapes):
             result = self._call(self.params, batch.input_ids, batch.attention_mask, normalize)
-            waiting.append((batch.rows, result))
+            waiting.append((batch, result))
             if len(waiting) > _AHEAD:
                 fetch()
         while waiting:
             fetch()
         return vectors
+
+    def _require_finite(
+        self,
+        vectors: np.ndarray,
+        ids: Sequence[np.ndarray],
+        shapes: BatchShapes,
+        first_row: int,
+    ) -> None:
+        bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if not len(bad):
+            return
+        # NaN spreads to the other texts of a row: the one to name is not finite alone either.
+        alone = (
+            row for row in bad if not np.isfinite(self._embed([ids[int(row)]], shapes, False)).all()
+        )
+        raise InputError(
+            f"the embedding of row {first_row + next(alone, bad[0])} is not finite; with "
+            "dtype='bfloat16' try 'float32', else the weights are broken"
+        )
 
 
 @functools.lru_cache(maxsize=64)
@@ -167,17 +191,10 @@ def _compiled(embed_fn: EmbedFn, mesh: Any) -> tuple[Callable[..., Any], dict[An
     def embed(
         params: Any, input_ids: jax.Array, attention_mask: jax.Array, normalize: jax.Array
     ) -> jax.Array:
-        traced[input_ids.shape[0], input_ids.shape[1]] = None
-        vectors = embed_fn(params, input_ids, attention_mask).astype(jnp.float32)
+        rows, length = input_ids.shape
+        traced[rows, length] = None
+        vectors = embed_fn(params, input_ids, attention_mask, slots_of(length))
+        vectors = vectors.astype(jnp.float32)
         return jnp.where(normalize, unit_length(vectors), vectors)
 
     return parallel.compile_embed(embed, mesh), traced
-
-
-def _require_finite(vectors: np.ndarray, first_row: int) -> None:
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(bad):
-        raise InputError(
-            f"the embedding of row {first_row + bad[0]} is not finite ({len(bad)} rows in all); "
-            "with dtype='bfloat16' try 'float32', else the weights are broken"
-        )

@@ -23,14 +23,14 @@ class EncoderConfig:
         (sentence-transformers layout) or `mean`.
       max_length: tokens a sentence, [CLS] and [SEP] included; 0 takes what the folder says.
       dtype: compute type, `float32` or `bfloat16`. Parameters stay float32.
-      batch_size: sentences of the shortest token bucket in one device call.
+      batch_size: sentences of 16 tokens in one device call; 0 takes what suits the device.
     """
 
     path: str = "mini_bert"
     pooling: str = ""
     max_length: int = 0
     dtype: str = "float32"
-    batch_size: int = 64
+    batch_size: int = 0
 
     def validate(self, prefix: str = "encoder.") -> None:
         """Raise ConfigError for an impossible value."""
@@ -43,7 +43,7 @@ class EncoderConfig:
             "must be 0 (as the encoder says) or at least 3: [CLS], one token, [SEP]",
         )
         check_choice(prefix + "dtype", self.dtype, ("float32", "bfloat16"))
-        check_least(self, prefix, batch_size=1)
+        check_least(self, prefix, batch_size=0)
 
 
 @dataclasses.dataclass

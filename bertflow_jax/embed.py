@@ -10,8 +10,8 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from bertflow_jax.batch_embed import WINDOW, BatchEmbedder, EmbedFn
-from bertflow_jax.data.batches import BATCH_SIZE, pad
+from bertflow_jax.batch_embed import BatchEmbedder, EmbedFn
+from bertflow_jax.data.batches import pad
 from bertflow_jax.data.tokens import check_text, iter_texts
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig
@@ -56,9 +56,11 @@ class SentenceEncoder:
       encoder: the encoder with its tokenizer and pooling.
       params: {"encoder": ..., and the name of the post-processor: ... if there is one}; pass it
         to `embed_fn`.
-      embed_fn: the pure function (params, input_ids int32[B, T], attention_mask int32[B, T]) ->
-        float32[B, E], for use under your own `jax.jit`. A token id outside the embedding table
-        gives NaN there; `encode` refuses it.
+      embed_fn: the pure function (params, input_ids int32[B, T], attention_mask int32[B, T],
+        slots=None) -> float32[B, E], for use under your own `jax.jit`. A token id outside the
+        embedding table gives NaN there; `encode` refuses it. With an int `slots` (static under jit)
+        a row holds up to that many texts one after the other, the mask numbers them from 1, and
+        the result is float32[B * slots, E].
       dimension: E, the length of a vector.
     """
 
@@ -131,7 +133,7 @@ class SentenceEncoder:
     def encode(
         self,
         texts: str | Iterable[object],
-        batch_size: int = BATCH_SIZE,
+        batch_size: int | None = None,
         normalize: bool = False,
         show_progress: bool | None = None,
         *,
@@ -142,8 +144,8 @@ class SentenceEncoder:
         Args:
           texts: strings, as a list, an iterator, a pandas or a pyarrow column. A bare str gives one
             vector.
-          batch_size: sentences of the shortest padded length in one device call; longer ones take
-            fewer, so that a call has about the same number of tokens.
+          batch_size: sentences of 16 tokens in one device call; of longer ones it takes fewer, so
+            that every call has about as many tokens. None takes what suits the device.
           normalize: scale every vector to length 1 (zero vectors stay zero).
           show_progress: None shows a bar on a terminal when there are many texts.
           on_overflow: texts above max_length are cut; `warn` says once how many, `error` raises
@@ -170,11 +172,11 @@ class SentenceEncoder:
     def encode_stream(
         self,
         texts: Iterable[object],
-        batch_size: int = BATCH_SIZE,
+        batch_size: int | None = None,
         normalize: bool = False,
         *,
         on_overflow: str = "warn",
-        window: int = WINDOW,
+        window: int | None = None,
         first_row: int = 0,
     ) -> Iterator[np.ndarray]:
         """Embed an iterator of any length in flat memory.
@@ -195,9 +197,9 @@ class SentenceEncoder:
         """Return input_ids and attention_mask for `embed_fn`, int32[N, T] both, T the longest."""
         tokenizer = self.encoder.tokenizer
         ids = tokenizer([check_text(text, row) for row, text in enumerate(iter_texts(texts))]).ids
-        return pad(ids, (len(ids), max(map(len, ids), default=1)), tokenizer.pad_id)
+        return pad(ids, tokenizer.pad_id)
 
-    def warmup(self, batch_size: int = BATCH_SIZE) -> tuple[tuple[int, int], ...]:
+    def warmup(self, batch_size: int | None = None) -> tuple[tuple[int, int], ...]:
         """Compile every shape [R, T] that `encode` uses with this batch_size; return the shapes.
 
         At most ten up to 512 tokens. With the compilation cache (see
@@ -254,8 +256,10 @@ def _embed_fn(encoder: Encoder, postprocess: PostProcessor | None) -> EmbedFn:
     if postprocess is None:
         return plain
 
-    def embed(params: Any, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
-        u = plain(params, input_ids, attention_mask)
+    def embed(
+        params: Any, input_ids: jax.Array, attention_mask: jax.Array, slots: int | None = None
+    ) -> jax.Array:
+        u = plain(params, input_ids, attention_mask, slots)
         return postprocess.transform(params[postprocess.name], u)
 
     return embed
@@ -268,8 +272,10 @@ def _plain_embed_fn(
 ) -> EmbedFn:
     pooled = make_embed_fn(config, pooling, dtype, normalize)
 
-    def embed(params: Any, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
-        return pooled(params["encoder"], input_ids, attention_mask)
+    def embed(
+        params: Any, input_ids: jax.Array, attention_mask: jax.Array, slots: int | None = None
+    ) -> jax.Array:
+        return pooled(params["encoder"], input_ids, attention_mask, slots=slots)
 
     return embed
 

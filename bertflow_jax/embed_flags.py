@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from bertflow_jax.checks import ENCODER_SETTINGS, check_encoder_settings
-from bertflow_jax.data.batches import BATCH_SIZE
 from bertflow_jax.data.rows import FORMATS, open_rows
 from bertflow_jax.data.tokens import OVERFLOW
 from bertflow_jax.embed_job import EmbedJob, run_job
@@ -41,7 +40,7 @@ flags.DEFINE_enum("format", "auto", ["auto", *FORMATS], "Of the input; auto goes
 flags.DEFINE_string("column", "", "Of the texts: a name, or for tsv and csv a number from 0.")
 flags.DEFINE_string("id_column", "", "Of the ids in .parquet output; default: row numbers.")
 flags.DEFINE_string("encoding", "utf-8", "Of the input.")
-flags.DEFINE_integer("batch_size", BATCH_SIZE, "Rows of the shortest batches.", lower_bound=1)
+flags.DEFINE_integer("batch_size", None, "Sentences of 16 tokens a device call.", lower_bound=1)
 flags.DEFINE_bool("normalize", False, "Scale every vector to length 1.")
 flags.DEFINE_enum("on_overflow", "warn", OVERFLOW, "Texts above max_length, which are cut.")
 flags.DEFINE_integer("shard_rows", 0, "Rows of a part of a folder; 0: one part a process.", 0)

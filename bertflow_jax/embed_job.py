@@ -42,7 +42,7 @@ class EmbedJob:
     Attributes:
       rows: the input.
       output: `.npy` or `.parquet` file, or a folder.
-      batch_size: rows of the shortest batches.
+      batch_size: see `SentenceEncoder.encode`.
       normalize: scale every vector to length 1.
       on_overflow: see `SentenceEncoder.encode`.
       shard_rows: rows of a part of a folder; 0 gives every process one part.
@@ -52,7 +52,7 @@ class EmbedJob:
 
     rows: RowFile
     output: Path
-    batch_size: int
+    batch_size: int | None = None
     normalize: bool = False
     on_overflow: str = "warn"
     shard_rows: int = 0
@@ -125,6 +125,8 @@ def run_job(encoder: "SentenceEncoder", job: EmbedJob, *, progress: bool = False
     Raises:
       BertFlowError: a bad row (before anything is computed), or an output that cannot be written.
     """
+    from bertflow_jax import parallel  # loads JAX, which the encoder has done by now
+
     job.check()
     total, digest = job.rows.survey()
     made_by = {
@@ -132,7 +134,7 @@ def run_job(encoder: "SentenceEncoder", job: EmbedJob, *, progress: bool = False
         "rows_sha256": digest,
         "rows": total,
         "normalize": job.normalize,
-        "batch_size": job.batch_size,
+        "batch_size": job.batch_size or parallel.default_batch_size(),
     }
     parts = _parts(job, total)
     mine = parts[job.process :: job.processes]

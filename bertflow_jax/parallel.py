@@ -70,7 +70,7 @@ def replicate(tree: Any, mesh: Mesh) -> Any:
 
 
 def compile_embed(embed: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
-    """Compile embed(params, input_ids, attention_mask, normalize) -> float32[R, E] over a mesh.
+    """Compile embed(params, input_ids, attention_mask, normalize) -> float32[R * S, E] over a mesh.
 
     Arguments are a pytree, int32[R, T], int32[R, T] and bool[].
     R is split over the mesh, everything else is replicated; no device waits for another.
@@ -87,6 +87,15 @@ def compile_embed(embed: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
 def local_mesh() -> Mesh:
     """Return a one-axis mesh over all devices of this process."""
     return Mesh(np.asarray(jax.local_devices()), (DATA_AXIS,))
+
+
+def default_batch_size() -> int:
+    """Return the batch_size of embedding where nobody asks for one; see `data.batches`.
+
+    64 on a CPU: a call of 1,024 tokens fills the caches of two cores, one of 4,096 is a fifth
+    slower. 1,024 a device elsewhere.
+    """
+    return 64 if jax.default_backend() == "cpu" else 1024 * jax.local_device_count()
 
 
 def use_compilation_cache() -> None:

@@ -1,19 +1,28 @@
-"""From token ids of any length to padded batches in a few shapes known beforehand.
+"""From token ids of any length to batches in a few shapes known beforehand, almost unpadded.
 
-A batch is int32[R, T]. T is one of `LENGTHS` (cut at the encoder's limit); R falls with T, so that
-a call is about the same work in every length. Rows are taken longest first and a batch is filled up
-with the next shorter ones, so that only the last batch has empty rows. What is left for it may
-instead go out one row a call (`LONE`), where that is less work: one sentence does not pay for 64.
+A batch is int32[R, T]. A row holds several texts one after the other (they do not see each other,
+see `encoder.bert`), so that rows are full: with one text a row, padding was a quarter of the work
+on short sentences. T is one of `LENGTHS`; R falls with T, so that a call is about the same work in
+every shape. What is too little for such a call goes out in a single row (`LONE`): one sentence does
+not pay for a thousand tokens.
+
+Every batch takes the longest text that waits, and fills its rows with the longest ones that still
+fit (first-fit decreasing). Which T it takes is tried out: the one with most tokens for its cost.
 """
 
+import bisect
+import collections
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-BATCH_SIZE = 64  # rows of the shortest batches where nobody asks for another number
-LENGTHS = (16, 24, 32, 48, 64, 96, 128, 256, 512)
-LONE = 64
+LENGTHS = (32, 64, 128, 160, 192, 256, 384, 512)
+LONE = (64, 256)
+
+_TEXT_TOKENS = 16  # tokens that `batch_size` counts for a text
+_MAX_TEXTS = 16  # a row: bounds the vectors of a call
+_ATTENTION = 1500  # a token in a row of T costs 1 + T / 1500 (12 heads of 32, on a CPU)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,14 +30,21 @@ class TokenBatch:
     """One device call.
 
     Attributes:
-      rows: int64[n], the place in the input of the first n rows; the others are padding.
+      texts: int64[n], the place in the input of every text of the batch.
+      slots: int64[n], their places among the R * S vectors that come back, S = `slots_of(T)`.
       input_ids: int32[R, T], filled up with the tokenizer's padding id.
-      attention_mask: int32[R, T], 1 for a token and 0 for padding.
+      attention_mask: int32[R, T], the number of the token's text in its row, from 1; 0 for padding.
     """
 
-    rows: np.ndarray
+    texts: np.ndarray
+    slots: np.ndarray
     input_ids: np.ndarray
     attention_mask: np.ndarray
+
+
+def slots_of(length: int) -> int:
+    """Return S, the most texts that a row of `length` tokens takes."""
+    return max(1, min(_MAX_TEXTS, length // 3))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +53,7 @@ class BatchShapes:
 
     Attributes:
       max_length: tokens of the longest text.
-      batch_size: R of the shortest T; longer ones take fewer, for the same number of tokens.
+      batch_size: a call has about 16 tokens for each.
       devices: R is a multiple of it.
     """
 
@@ -47,76 +63,103 @@ class BatchShapes:
 
     def full(self) -> tuple[tuple[int, int], ...]:
         """Return the shapes of full batches, shortest T first."""
-        return tuple((self._rows(length), length) for length in _lengths(self.max_length))
+        return tuple((self._rows(length), length) for length in self._lengths())
 
     def lone(self) -> tuple[tuple[int, int], ...]:
-        """Return the shape of one sentence a device."""
-        return ((self.devices, min(LONE, self.max_length)),)
+        """Return the shapes of one row a device."""
+        longest = self._lengths()[-1]
+        return tuple((self.devices, length) for length in LONE if length <= longest)
 
     def all(self) -> tuple[tuple[int, int], ...]:
         """Return every shape once: what is compiled, at most."""
         return tuple(dict.fromkeys((*self.full(), *self.lone())))
 
     def _rows(self, length: int) -> int:
-        rows = max(1, self.batch_size * LENGTHS[0] // length)
+        rows = max(1, self.batch_size * _TEXT_TOKENS // length)
         return -(-rows // self.devices) * self.devices
 
-    def plan(self, lengths: Sequence[int]) -> Iterator[tuple[np.ndarray, tuple[int, int]]]:
-        """Cut rows of the given lengths in tokens into (their numbers int64[n], shape)."""
-        sizes = np.asarray(lengths, np.int64)
-        order = np.argsort(-sizes, kind="stable")
-        start = 0
-        while start < len(order):
-            left, longest = len(order) - start, sizes[order[start]]
-            rows, length = _fit(self.full(), longest)
-            ((lone_rows, lone_length),) = self.lone()
-            calls = -(-left // lone_rows)
-            if longest <= lone_length and calls * lone_rows * lone_length < rows * length:
-                rows, length = lone_rows, lone_length
-            yield order[start : start + rows], (rows, length)
-            start += rows
+    def _lengths(self) -> tuple[int, ...]:
+        """Return LENGTHS as far as one holds the longest text; above the last one, it doubles."""
+        lengths = list(LENGTHS)
+        while lengths[-1] < self.max_length:
+            lengths.append(2 * lengths[-1])
+        longest = max(self.max_length, LONE[0])
+        return tuple(lengths[: bisect.bisect_left(lengths, longest) + 1])
+
+    def plan(self, lengths: Sequence[int]) -> Iterator[tuple[list[list[int]], tuple[int, int]]]:
+        """Cut texts of the given lengths in tokens into batches.
+
+        Yields:
+          (rows, shape): for every row that is not empty the places of its texts in the input.
+        """
+        waiting: dict[int, collections.deque[int]] = collections.defaultdict(collections.deque)
+        for place, length in enumerate(lengths):
+            waiting[length].append(place)
+        counts = {length: len(places) for length, places in waiting.items()}
+        while counts:
+            longest = max(counts)
+            fills = [(_fill(counts, shape), shape) for shape in self.all() if shape[1] >= longest]
+            rows, shape = max(fills, key=lambda fill: self._worth(*fill))
+            for length in (length for row in rows for length in row):
+                counts[length] -= 1
+                if not counts[length]:
+                    del counts[length]
+            yield [[waiting[length].popleft() for length in row] for row in rows], shape
+
+    def _worth(self, rows: Sequence[Sequence[int]], shape: tuple[int, int]) -> float:
+        """Return tokens a unit of cost; every call costs about a sixteenth of a full one more."""
+        cost = shape[0] * shape[1] * (1 + shape[1] / _ATTENTION) + self.batch_size
+        return sum(map(sum, rows)) / cost
 
 
-def _lengths(max_length: int) -> tuple[int, ...]:
-    """Return those of LENGTHS below max_length (above the last one, it doubles), and max_length."""
-    lengths = list(LENGTHS)
-    while lengths[-1] < max_length:
-        lengths.append(2 * lengths[-1])
-    return (*(length for length in lengths if length < max_length), max_length)
-
-
-def _fit(shapes: Sequence[tuple[int, int]], tokens: int) -> tuple[int, int]:
-    return next(shape for shape in shapes if shape[1] >= tokens)
+def _fill(counts: Mapping[int, int], shape: tuple[int, int]) -> list[list[int]]:
+    """Return the lengths of the texts that go into each row, out of counts[length] of them."""
+    left, sizes = dict(counts), sorted(counts)
+    rows: list[list[int]] = []
+    while sizes and len(rows) < shape[0]:
+        rows.append([])
+        room = shape[1]
+        while len(rows[-1]) < slots_of(shape[1]) and (at := bisect.bisect_right(sizes, room)):
+            size = sizes[at - 1]
+            rows[-1].append(size)
+            room -= size
+            left[size] -= 1
+            if not left[size]:
+                del sizes[at - 1]
+    return rows
 
 
 def make_batches(
-    rows: Sequence[np.ndarray], pad_id: int, shapes: BatchShapes
+    texts: Sequence[np.ndarray], pad_id: int, shapes: BatchShapes
 ) -> Iterator[TokenBatch]:
-    """Cut rows of token ids into padded batches.
+    """Cut texts as token ids into batches.
 
     Args:
-      rows: int32[t] token ids each, t <= shapes.max_length.
+      texts: int32[t] token ids each, 1 <= t <= shapes.max_length.
       pad_id: fills up the rest.
       shapes: what shapes there are.
 
     Yields:
-      batches whose `rows` together are 0 .. len(rows) - 1, each once.
+      batches whose `texts` together are 0 .. len(texts) - 1, each once.
     """
-    for members, shape in shapes.plan([len(ids) for ids in rows]):
-        yield TokenBatch(members, *pad([rows[row] for row in members], shape, pad_id))
+    for rows, shape in shapes.plan([len(ids) for ids in texts]):
+        slots = [row * slots_of(shape[1]) + i for row, r in enumerate(rows) for i in range(len(r))]
+        places = [place for row in rows for place in row]
+        input_ids = np.full(shape, pad_id, np.int32)
+        mask = np.zeros(shape, np.int32)
+        for row, members in enumerate(rows):
+            parts = [texts[place] for place in members]
+            numbers = np.repeat(np.arange(1, len(parts) + 1), [len(part) for part in parts])
+            input_ids[row, : len(numbers)] = np.concatenate(parts)
+            mask[row, : len(numbers)] = numbers
+        yield TokenBatch(np.asarray(places), np.asarray(slots), input_ids, mask)
 
 
-def pad(
-    rows: Sequence[np.ndarray], shape: tuple[int, int], pad_id: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows of token ids as input_ids and attention_mask, int32[shape] both.
-
-    Rows beyond the given ones are padding alone.
-    """
-    lengths = np.zeros(shape[0], np.int64)
-    lengths[: len(rows)] = [len(ids) for ids in rows]
-    mask = np.arange(shape[1]) < lengths[:, None]
-    input_ids = np.full(shape, pad_id, np.int32)
-    if len(rows):
-        input_ids[mask] = np.concatenate(rows)
+def pad(texts: Sequence[np.ndarray], pad_id: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return texts as input_ids and attention_mask, int32[N, T] both, one a row, T the longest."""
+    lengths = np.asarray([len(ids) for ids in texts], np.int64)
+    mask = np.arange(lengths.max(initial=1)) < lengths[:, None]
+    input_ids = np.full(mask.shape, pad_id, np.int32)
+    if len(texts):
+        input_ids[mask] = np.concatenate(texts)
     return input_ids, mask.astype(np.int32)

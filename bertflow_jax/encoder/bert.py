@@ -1,6 +1,6 @@
 """BERT (Devlin et al., 2019) in Flax linen, frozen-encoder first and written for speed.
 
-Names of axes: B sentences, T tokens, D hidden size, L layers, H heads, d = D / H.
+Names of axes: B rows, T tokens a row, D hidden size, L layers.
 
 Layer parameters are stacked on a leading axis [L, ...] and the layers run under `nn.scan`, so
 a 24-layer model compiles as fast as a 1-layer one. Tokens are flattened to [B*T, D] for dense
@@ -8,8 +8,11 @@ layers and query, key and value are one projection: few large matmuls instead of
 What is wanted of every layer (a pooled vector, or the hidden state itself) is computed inside the
 scanned body, so pooling several layers never holds all hidden states.
 
-Whatever the compute dtype, softmax, LayerNorm and activations are computed in float32. float32
-matmuls ask for the highest precision: GPUs and TPUs otherwise round their inputs to fewer bits.
+A row may hold several texts, one after the other: with `packed`, the mask numbers them, positions
+start anew with every text and a token sees its own text alone. A text's vectors are those it has
+alone in a row, and no work goes into padding short texts to the length of a row.
+
+Whatever the compute dtype, softmax, LayerNorm and activations are computed in float32.
 """
 
 from collections.abc import Callable
@@ -20,14 +23,13 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from bertflow_jax.encoder.bert_config import ACTIVATIONS, BertConfig
+from bertflow_jax.encoder.layers import INITIALIZER_STDDEV, Dense, LayerNorm, SelfAttention
 from bertflow_jax.errors import InputError
 
 # collect(hidden float[B, T, D], mask int32[B, T]) -> array; run on the output of every layer.
 Collect = Callable[[jax.Array, jax.Array], jax.Array]
 
 Params = Any  # a nested dict of arrays
-
-INITIALIZER_STDDEV = 0.02
 
 
 class BertOutput(NamedTuple):
@@ -41,78 +43,6 @@ class BertOutput(NamedTuple):
 
     last_hidden: jax.Array
     collected: jax.Array | None
-
-
-def _precision(dtype: Any) -> jax.lax.Precision | None:
-    return jax.lax.Precision.HIGHEST if dtype == jnp.float32 else None
-
-
-class Dense(nn.Module):
-    """y = x W + b with W float32[in, out] used in the compute dtype."""
-
-    features: int
-    dtype: Any = jnp.float32
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """Map float[..., in] to float[..., features]."""
-        init = nn.initializers.normal(INITIALIZER_STDDEV)
-        kernel = self.param("kernel", init, (x.shape[-1], self.features))
-        bias = self.param("bias", nn.initializers.zeros, (self.features,))
-        y = jnp.dot(x, kernel.astype(self.dtype), precision=_precision(self.dtype))
-        return y + bias.astype(self.dtype)
-
-
-class LayerNorm(nn.Module):
-    """y = (x - mean) / sqrt(var + eps) * scale + bias over the last axis, in float32."""
-
-    epsilon: float
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """Map float[..., D] to float[..., D] of the same dtype."""
-        scale = self.param("scale", nn.initializers.ones, (x.shape[-1],))
-        bias = self.param("bias", nn.initializers.zeros, (x.shape[-1],))
-        x32 = x.astype(jnp.float32)
-        centred = x32 - jnp.mean(x32, axis=-1, keepdims=True)
-        # The variance of centred values: E[x^2] - E[x]^2 loses everything where eps is 1e-12.
-        variance = jnp.mean(jnp.square(centred), axis=-1, keepdims=True)
-        y = centred * jax.lax.rsqrt(variance + self.epsilon) * scale + bias
-        return y.astype(x.dtype)
-
-
-class SelfAttention(nn.Module):
-    """softmax(q k^T / sqrt(d)) v over H heads, with an output projection."""
-
-    config: BertConfig
-    dtype: Any
-    deterministic: bool
-
-    @nn.compact
-    def __call__(self, x: jax.Array, mask_bias: jax.Array) -> jax.Array:
-        """Map float[B*T, D] and the additive mask float32[B, 1, 1, T] to float[B*T, D]."""
-        heads, size = self.config.num_attention_heads, self.config.head_size
-        batch, tokens = mask_bias.shape[0], mask_bias.shape[-1]
-        precision = _precision(self.dtype)
-        qkv = Dense(3 * heads * size, dtype=self.dtype, name="qkv")(x)
-        qkv = qkv.reshape(batch, tokens, 3, heads, size)
-        query = qkv[:, :, 0].transpose(0, 2, 1, 3) * size**-0.5  # [B, H, T, d]
-        key = qkv[:, :, 1].transpose(0, 2, 3, 1)  # [B, H, d, T]
-        value = qkv[:, :, 2].transpose(0, 2, 1, 3)  # [B, H, T, d]
-        scores = jnp.einsum(
-            "bhqd,bhdk->bhqk",
-            query,
-            key,
-            precision=precision,
-            preferred_element_type=jnp.float32,
-        )
-        weights = jax.nn.softmax(scores + mask_bias, axis=-1).astype(self.dtype)
-        weights = nn.Dropout(self.config.attention_probs_dropout_prob)(
-            weights, deterministic=self.deterministic
-        )
-        context = jnp.einsum("bhqk,bhkd->bhqd", weights, value, precision=precision)
-        context = context.transpose(0, 2, 1, 3).reshape(batch * tokens, heads * size)
-        return Dense(heads * size, dtype=self.dtype, name="out")(context)
 
 
 class BertLayer(nn.Module):
@@ -146,14 +76,14 @@ def _collected(collect: Collect | None, x: jax.Array, mask: jax.Array) -> jax.Ar
 
 
 class Embeddings(nn.Module):
-    """LayerNorm(word + position + token type 0)."""
+    """LayerNorm(word + position + token type 0); positions int32[B, T] or, if None, 0 .. T - 1."""
 
     config: BertConfig
     dtype: Any
     deterministic: bool
 
     @nn.compact
-    def __call__(self, input_ids: jax.Array) -> jax.Array:
+    def __call__(self, input_ids: jax.Array, positions: jax.Array | None) -> jax.Array:
         """Map int32[B, T] to float[B*T, D]; an id outside the table gives NaN, never a clamp."""
         config = self.config
         init, width = nn.initializers.normal(INITIALIZER_STDDEV), config.hidden_size
@@ -161,13 +91,17 @@ class Embeddings(nn.Module):
         position = self.param("position", init, (config.max_position_embeddings, width))
         token_type = self.param("token_type", init, (config.type_vocab_size, width))
         tokens = input_ids.shape[1]
-        if tokens > config.max_position_embeddings:
+        if positions is None and tokens > config.max_position_embeddings:
             raise InputError(
                 f"{tokens} tokens a sentence, but the encoder's position table has "
                 f"{config.max_position_embeddings} rows; lower max_length"
             )
         x = jnp.take(word, input_ids, axis=0, mode="fill", fill_value=jnp.nan)
-        x = (x + position[:tokens] + token_type[0]).reshape(-1, width)
+        if positions is None:
+            x = x + position[:tokens]
+        else:
+            x = x + jnp.take(position, positions, axis=0, mode="fill", fill_value=jnp.nan)
+        x = (x + token_type[0]).reshape(-1, width)
         x = LayerNorm(config.layer_norm_eps, name="norm")(x).astype(self.dtype)
         return nn.Dropout(config.hidden_dropout_prob, deterministic=self.deterministic)(x)
 
@@ -191,13 +125,19 @@ class Bert(nn.Module):
 
     @nn.compact
     def __call__(
-        self, input_ids: jax.Array, attention_mask: jax.Array, collect: Collect | None = None
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array,
+        collect: Collect | None = None,
+        packed: bool = False,
     ) -> BertOutput:
         """Run all layers.
 
         Args:
           input_ids: int32[B, T].
-          attention_mask: int32[B, T], 1 for a token and 0 for padding.
+          attention_mask: int32[B, T], 1 for a token and 0 for padding; if `packed`, the number of
+            the token's text in its row, from 1 (texts are contiguous), and 0 for padding.
+          packed: rows hold several texts; see the module's docstring.
           collect: maps (hidden float[B, T, D], attention_mask) to what is wanted of every layer;
             `hidden_state` keeps them whole.
 
@@ -205,10 +145,15 @@ class Bert(nn.Module):
           a `BertOutput`. Raises InputError (while tracing) if T is beyond the position table.
         """
         batch, tokens = input_ids.shape
-        x = Embeddings(self.config, self.dtype, self.deterministic, name="embeddings")(input_ids)
+        positions = _positions(attention_mask) if packed else None
+        embeddings = Embeddings(self.config, self.dtype, self.deterministic, name="embeddings")
+        x = embeddings(input_ids, positions)
         first = _collected(collect, x, attention_mask)
         # A row of padding alone gets equal attention everywhere: finite, and pooled to zeros.
-        mask_bias = jnp.where(attention_mask > 0, 0.0, jnp.finfo(jnp.float32).min / 2)
+        seen = (attention_mask > 0)[:, None, None, :]
+        if packed:
+            seen = (attention_mask[:, :, None] == attention_mask[:, None, :])[:, None]
+        mask_bias = jnp.where(seen, 0.0, jnp.finfo(jnp.float32).min / 2)
         layers = nn.scan(
             BertLayer,
             variable_axes={"params": 0},
@@ -217,11 +162,19 @@ class Bert(nn.Module):
             length=self.config.num_hidden_layers,
             unroll=self.unroll,
         )(self.config, self.dtype, self.deterministic, collect, name="layers")
-        x, rest = layers(x, mask_bias[:, None, None, :].astype(jnp.float32), attention_mask)
+        x, rest = layers(x, mask_bias.astype(jnp.float32), attention_mask)
         collected = None
         if first is not None and rest is not None:
             collected = jnp.concatenate([first[None], rest])
         return BertOutput(x.reshape(batch, tokens, -1), collected)
+
+
+def _positions(texts: jax.Array) -> jax.Array:
+    """Return the place of every token in its text, int32[B, T]; 0 for padding."""
+    place = jnp.arange(texts.shape[1])
+    first = jnp.pad(texts[:, 1:] != texts[:, :-1], ((0, 0), (1, 0)), constant_values=True)
+    start = jax.lax.cummax(jnp.where(first, place, 0), axis=1)
+    return jnp.where(texts > 0, place - start, 0)
 
 
 def hidden_state(hidden: jax.Array, mask: jax.Array) -> jax.Array:

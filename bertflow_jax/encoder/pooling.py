@@ -37,6 +37,7 @@ import re
 import jax
 import jax.numpy as jnp
 
+from bertflow_jax.encoder.layers import product
 from bertflow_jax.errors import ConfigError
 
 POOLING_NAMES = (
@@ -159,33 +160,54 @@ def _listed_layers(listed: str, num_layers: int, name: str) -> tuple[int, ...]:
     return layers
 
 
-def pool_tokens(hidden: jax.Array, mask: jax.Array, tokens: str) -> jax.Array:
+def pool_tokens(
+    hidden: jax.Array, mask: jax.Array, tokens: str, slots: int | None = None
+) -> jax.Array:
     """Reduce the tokens of one layer.
 
     Args:
       hidden: float[B, T, D].
-      mask: int32[B, T], 1 for a token and 0 for padding.
-      tokens: `mean` (sum over t of m_t h_t / sum of m_t), `max` (over tokens with m_t = 1) or
-        `cls` (h_0; also what `pooler` starts from).
+      mask: int32[B, T], 1 for a token and 0 for padding; with `slots`, the number of the token's
+        text in its row, 1 .. slots.
+      tokens: `mean` (sum over the text's h_t / their number), `max` (over the text's h_t) or `cls`
+        (the text's first h_t; also what `pooler` starts from).
+      slots: texts a row. None means one, which is the row: its `cls` is h_0.
 
     Returns:
-      float32[B, D]; zeros for a row whose mask is all zero.
+      float32[B * slots, D], summed in float32; zeros for a text without a token.
     """
-    hidden = hidden.astype(jnp.float32)
-    if tokens == "mean":
-        weights = mask.astype(jnp.float32)
-        count = jnp.maximum(weights.sum(axis=1, keepdims=True), 1.0)
-        pooled = (hidden * weights[:, :, None]).sum(axis=1) / count
+    hidden, batch = hidden.astype(jnp.float32), mask.shape[0]
+    member = _members(mask, slots)
+    if tokens == "max" and slots is not None:
+        # Through [B, slots, T, D] it would cost slots times as much.
+        text = jnp.where(mask > 0, mask - 1 + slots * jnp.arange(batch)[:, None], batch * slots)
+        pooled = jax.ops.segment_max(
+            hidden.reshape(-1, hidden.shape[-1]), text.reshape(-1), batch * slots + 1
+        )[:-1]
     elif tokens == "max":
         pooled = jnp.where(mask[:, :, None] > 0, hidden, -jnp.inf).max(axis=1)
+    elif tokens == "mean":
+        weights = member.astype(jnp.float32)
+        count = jnp.maximum(weights.sum(axis=2, keepdims=True), 1.0)
+        pooled = product("bst,btd->bsd", weights, hidden, jnp.float32) / count
+    elif slots is not None:
+        first = jnp.argmax(member, axis=2)
+        pooled = jnp.take_along_axis(hidden, first[:, :, None], axis=1)
     else:
         pooled = hidden[:, 0]
-    return zero_empty_rows(pooled, mask)
+    return zero_empty(pooled.reshape(-1, hidden.shape[-1]), mask, slots)
 
 
-def zero_empty_rows(pooled: jax.Array, mask: jax.Array) -> jax.Array:
-    """Set the rows of float[B, D] to zero whose mask int32[B, T] has no token."""
-    return jnp.where(mask.any(axis=1, keepdims=True), pooled, 0.0)
+def _members(mask: jax.Array, slots: int | None) -> jax.Array:
+    """Return bool[B, S, T]: is token t of text s?"""
+    if slots is None:
+        return (mask > 0)[:, None, :]
+    return mask[:, None, :] == jnp.arange(1, slots + 1)[:, None]
+
+
+def zero_empty(pooled: jax.Array, mask: jax.Array, slots: int | None = None) -> jax.Array:
+    """Set the texts of float[B * slots, D] to zero that have no token in the mask int32[B, T]."""
+    return jnp.where(_members(mask, slots).any(axis=2).reshape(-1, 1), pooled, 0.0)
 
 
 def pool_layers(per_layer: jax.Array, spec: PoolingSpec) -> jax.Array:

@@ -147,7 +147,7 @@ def embed_corpus(
     rows = [[numbers.setdefault(text, len(numbers)) for text in ex] for ex in corpus.examples]
     embeddings = embed_cached(
         lambda texts: encoder.encode(
-            list(texts), batch_size=config.encoder.batch_size, show_progress=progress
+            list(texts), batch_size=config.encoder.batch_size or None, show_progress=progress
         ),
         identity,
         list(numbers),
