@@ -18,18 +18,15 @@ import argparse
 import importlib.util
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.counting import alternate, flops, matmul_rate
 from bertflow_jax import SentenceEncoder, parallel
 from bertflow_jax.data.batches import BatchShapes
 from bertflow_jax.data.sts import EVERYDAY, load_task
-from bertflow_jax.encoder.bert_config import BertConfig
 
 Encode = Callable[[list[str]], np.ndarray]
 LENGTHS = {"b": (1000, 112, 144), "c": (400, 240, 256), "d": (3000, 5, 256)}
@@ -107,40 +104,20 @@ def onnxruntime_encode(folder: str, encoder: SentenceEncoder) -> Encode:
     return encode
 
 
-def flops(config: BertConfig, rows: int, tokens: int) -> float:
-    """Return the floating-point operations of the matmuls of one batch [rows, tokens]."""
-    width, inner = config.hidden_size, config.intermediate_size
-    a_token = 2 * (4 * width * width + 2 * width * inner) + 4 * tokens * width
-    return float(rows * tokens * config.num_hidden_layers * a_token)
-
-
-def matmul_rate(config: BertConfig) -> float:
-    """Return the float32 GFLOP/s of a plain matmul of the encoder's largest kind."""
-    x = jnp.ones((4096, config.hidden_size))
-    w = jnp.ones((config.hidden_size, config.intermediate_size))
-    multiply = jax.jit(lambda x, w: jnp.dot(x, w, precision="highest"))
-    multiply(x, w).block_until_ready()
-    times = []
-    for _ in range(20):
-        started = time.perf_counter()
-        multiply(x, w).block_until_ready()
-        times.append(time.perf_counter() - started)
-    return 2 * x.shape[0] * w.size / statistics.median(times) / 1e9
-
-
 def run_case(
     case: str, texts: list[str], encoders: dict[str, Encode], ours: SentenceEncoder, repeats: int
 ) -> None:
     """Print one line a library and one of ratios."""
     config, vectors = ours.encoder.config, {name: f(texts) for name, f in encoders.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in encoders}
-    rates = []
-    for _ in range(repeats):
-        for name, encode in encoders.items():
-            started = time.perf_counter()
-            encode(texts)
-            seconds[name].append(time.perf_counter() - started)
-        rates.append(matmul_rate(config))
+    rates: list[float] = []
+    runs: dict[str, Callable[[], object]] = {
+        name: (lambda encode=encode: encode(texts)) for name, encode in encoders.items()
+    }
+    runs["matmul"] = lambda: rates.append(
+        matmul_rate(4096, config.hidden_size, config.intermediate_size)
+    )
+    seconds = alternate(runs, repeats)
+    del seconds["matmul"]
     median = {name: statistics.median(times) for name, times in seconds.items()}
     lengths = [len(ids) for ids in ours.encoder.tokenizer(texts).ids]
     shapes = BatchShapes(ours.encoder.tokenizer.max_length, parallel.default_batch_size())

@@ -41,13 +41,20 @@ class BatchEmbedder:
       dimension: E, the length of a vector.
     """
 
-    def __init__(self, embed_fn: EmbedFn, params: Any, tokenizer: TextTokenizer):
-        """Put the parameters on the devices; nothing is compiled yet."""
+    def __init__(self, embed_fn: EmbedFn, params: Any, tokenizer: TextTokenizer, dtype: str):
+        """Put the parameters on the devices; nothing is compiled yet.
+
+        Args:
+          embed_fn: see `SentenceEncoder.embed_fn`.
+          params: its parameters.
+          tokenizer: of the encoder.
+          dtype: the encoder's compute type, `float32` or `bfloat16`.
+        """
         parallel.use_compilation_cache()
         self.mesh = parallel.local_mesh()
         self.params = parallel.replicate(params, self.mesh)
         self._tokenizer = tokenizer
-        self._call, self._traced = _compiled(embed_fn, self.mesh)
+        self._call, self._traced = _compiled(embed_fn, self.mesh, dtype == "float32")
         ids = jax.ShapeDtypeStruct((1, 3), jnp.int32)
         self.dimension: int = jax.eval_shape(embed_fn, self.params, ids, ids).shape[-1]
 
@@ -181,7 +188,9 @@ class BatchEmbedder:
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled(embed_fn: EmbedFn, mesh: Any) -> tuple[Callable[..., Any], dict[Any, None]]:
+def _compiled(
+    embed_fn: EmbedFn, mesh: Any, float32: bool
+) -> tuple[Callable[..., Any], dict[Any, None]]:
     """Return the compiled embed_fn with normalisation, and the shapes it was traced for, in order.
 
     Whether to normalise is data: the same compiled shapes serve both.
@@ -197,4 +206,4 @@ def _compiled(embed_fn: EmbedFn, mesh: Any) -> tuple[Callable[..., Any], dict[An
         vectors = vectors.astype(jnp.float32)
         return jnp.where(normalize, unit_length(vectors), vectors)
 
-    return parallel.compile_embed(embed, mesh), traced
+    return parallel.compile_embed(embed, mesh, float32), traced

@@ -70,7 +70,7 @@ class SentenceEncoder:
         if postprocess is not None:
             params[postprocess.name] = postprocess.params
         self.embed_fn = _embed_fn(encoder, postprocess)
-        self._embedder = BatchEmbedder(self.embed_fn, params, encoder.tokenizer)
+        self._embedder = BatchEmbedder(self.embed_fn, params, encoder.tokenizer, encoder.dtype)
         self.params: dict[str, Any] = self._embedder.params
         self.encoder = dataclasses.replace(encoder, params=self.params["encoder"])
         self.dimension: int = self._embedder.dimension

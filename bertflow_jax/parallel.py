@@ -29,14 +29,16 @@ def data_mesh(batch_size: int) -> Mesh:
 
 
 @functools.cache
-def _small_matmul_options() -> dict[str, str]:
-    """Return compiler options for programs of many small matmuls, on this backend and version.
+def _library_options(kinds: str) -> dict[str, str]:
+    """Return compiler options by which XLA for CPU hands only these kinds of operations to YNNPACK.
 
-    XLA for CPU (seen with jaxlib 0.10) hands every matmul to a library whose call costs more than
-    the flow's 32 x 32 products: without it the same steps run 1.7 times as fast
-    (`python -m benchmarks.fit_flow`). A version that does not know the option does without.
+    By default (seen with jaxlib 0.10) it hands over every matmul. For the flow's 32 x 32 products
+    that call costs more than the product: without it the same steps run 1.7 times as fast
+    (`python -m benchmarks.fit_flow`). The encoder's large float32 products are faster in Eigen,
+    and its reductions in YNNPACK: 1.13 to 1.17 times as fast in all (docs/benchmarks.md).
+    Other backends, and a version that does not know the option, do without.
     """
-    options = {"xla_cpu_experimental_ynn_fusion_type": ""}
+    options = {"xla_cpu_experimental_ynn_fusion_type": kinds}
     if jax.default_backend() != "cpu":
         return {}
     try:
@@ -60,7 +62,7 @@ def compile_run_steps(
         run_steps,
         in_shardings=(replicated, replicated, split_batch, replicated),
         out_shardings=replicated,
-        compiler_options=_small_matmul_options(),
+        compiler_options=_library_options(""),
     )
 
 
@@ -69,11 +71,13 @@ def replicate(tree: Any, mesh: Mesh) -> Any:
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
 
 
-def compile_embed(embed: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
+def compile_embed(embed: Callable[..., Any], mesh: Mesh, float32: bool) -> Callable[..., Any]:
     """Compile embed(params, input_ids, attention_mask, normalize) -> float32[R * S, E] over a mesh.
 
     Arguments are a pytree, int32[R, T], int32[R, T] and bool[].
-    R is split over the mesh, everything else is replicated; no device waits for another.
+    R is split over the mesh, everything else is replicated; no device waits for another. Nothing
+    is donated: a call's own inputs are 8 bytes a token, and no result has their type, so that XLA
+    reports them as not usable. `float32` says that the encoder computes in float32.
     """
     replicated = NamedSharding(mesh, PartitionSpec())
     split_rows = NamedSharding(mesh, PartitionSpec(DATA_AXIS))
@@ -81,6 +85,7 @@ def compile_embed(embed: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
         embed,
         in_shardings=(replicated, split_rows, split_rows, replicated),
         out_shardings=split_rows,
+        compiler_options=_library_options("LIBRARY_FUSION_TYPE_REDUCE") if float32 else {},
     )
 
 

@@ -189,7 +189,7 @@ def pool_tokens(
     elif tokens == "mean":
         weights = member.astype(jnp.float32)
         count = jnp.maximum(weights.sum(axis=2, keepdims=True), 1.0)
-        pooled = product("bst,btd->bsd", weights, hidden, jnp.float32) / count
+        pooled = product("bst,btd->bsd", weights, hidden) / count
     elif slots is not None:
         first = jnp.argmax(member, axis=2)
         pooled = jnp.take_along_axis(hidden, first[:, :, None], axis=1)

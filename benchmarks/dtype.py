@@ -1,0 +1,83 @@
+"""What bfloat16 costs in accuracy and brings in speed, on one encoder and one set of pairs.
+
+    python -m benchmarks.dtype (--encoder=PATH [--pooling=NAME] | --workdir=RUN) [--data_dir=DIR]
+
+Embeds the sentences of STS-B dev and test (DIR holds STSBenchmark/; without it, the bundled pairs)
+in float32 and in bfloat16 and prints: the largest difference of a coordinate, as it is and as a
+share of the vector's length; the lowest cosine between the two vectors of a text; Spearman's rho
+of both; texts a second of both, medians of alternating runs.
+"""
+
+import argparse
+import dataclasses
+import statistics
+
+import numpy as np
+
+from benchmarks.counting import alternate
+from bertflow_jax import SentenceEncoder
+from bertflow_jax.data.sts import load_task
+from bertflow_jax.embed import flow_processor
+from bertflow_jax.evaluation.tasks import SentenceTable, evaluate_task
+from bertflow_jax.restore import load_run
+
+
+def load(options: argparse.Namespace) -> dict[str, SentenceEncoder]:
+    """Return the encoder, with its flow if there is one, in both types."""
+    if options.workdir:
+        run = load_run(options.workdir)
+        both = {
+            dtype: dataclasses.replace(run.encoder.encoder, dtype=dtype)
+            for dtype in ("float32", "bfloat16")
+        }
+        flow = flow_processor(run.flow)
+        return {dtype: SentenceEncoder(encoder, flow) for dtype, encoder in both.items()}
+    return {
+        dtype: SentenceEncoder.from_pretrained(options.encoder, options.pooling, dtype=dtype)
+        for dtype in ("float32", "bfloat16")
+    }
+
+
+def main() -> None:
+    """Compare."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--encoder")
+    source.add_argument("--workdir")
+    parser.add_argument("--pooling")
+    parser.add_argument("--data_dir")
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    if options.workdir and options.pooling:
+        parser.error("--pooling goes with --encoder")
+    encoders = load(options)
+    if options.data_dir:
+        task = load_task("stsb", options.data_dir, ("dev", "test"))
+    else:
+        task = load_task("everyday")
+    texts = list(dict.fromkeys(task.sentences))
+    vectors = {dtype: encoder.encode(texts) for dtype, encoder in encoders.items()}
+    runs = {
+        dtype: (lambda encoder=encoder: encoder.encode(texts))
+        for dtype, encoder in encoders.items()
+    }
+    seconds = alternate(runs, options.repeats)
+    exact, rounded = (vectors[dtype].astype(np.float64) for dtype in ("float32", "bfloat16"))
+    lengths = np.linalg.norm(exact, axis=1)
+    difference = np.abs(rounded - exact).max(axis=1)
+    cosine = (exact * rounded).sum(axis=1) / lengths / np.linalg.norm(rounded, axis=1)
+    print(f"{encoders['float32']!r}")
+    print(f"{task.name}, {len(texts)} sentences")
+    print(f"largest difference of a coordinate: {difference.max():.2e}")
+    print(f"    as a share of the vector's length: {(difference / lengths).max():.2e}")
+    print(f"lowest cosine between the two vectors of a text: {cosine.min():.6f}")
+    for dtype, values in vectors.items():
+        table = SentenceTable({text: row for row, text in enumerate(texts)}, values)
+        scores = evaluate_task(task, table)["subsets"]
+        rate = len(texts) / statistics.median(seconds[dtype])
+        shown = ", ".join(f"{name} {score['spearman']:.3f}" for name, score in scores.items())
+        print(f"{dtype}: Spearman's rho {shown}; {rate:.1f} texts/s")
+
+
+if __name__ == "__main__":
+    main()
