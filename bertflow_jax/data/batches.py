@@ -22,7 +22,7 @@ LONE = (64, 256)
 
 _TEXT_TOKENS = 16  # tokens that `batch_size` counts for a text
 _MAX_TEXTS = 16  # a row: bounds the vectors of a call
-_ATTENTION = 1500  # a token in a row of T costs 1 + T / 1500 (12 heads of 32, on a CPU)
+_ATTENTION = 1000  # a token in a row of T costs 1 + T / 1000 (12 heads of 32, on a CPU)
 
 
 @dataclasses.dataclass(frozen=True)
