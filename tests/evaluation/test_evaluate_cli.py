@@ -229,9 +229,11 @@ def test_exit_codes(monkeypatch, capsys, raised, code, text):
     assert (caught.value.code, capsys.readouterr().err) == (code, text)
 
 
+# A process that was started in the background inherits SIGINT as ignored.
 INTERRUPTED_PROGRAM = """
 import signal
 from bertflow_jax import cli
+signal.signal(signal.SIGINT, signal.default_int_handler)
 def main():
     print("kept")
     try:
