@@ -96,9 +96,10 @@ class BatchShapes:
         for place, length in enumerate(lengths):
             waiting[length].append(place)
         counts = {length: len(places) for length, places in waiting.items()}
+        shapes = self.all()
         while counts:
             longest = max(counts)
-            fills = [(_fill(counts, shape), shape) for shape in self.all() if shape[1] >= longest]
+            fills = [(_fill(counts, shape), shape) for shape in shapes if shape[1] >= longest]
             rows, shape = max(fills, key=lambda fill: self._worth(*fill))
             for length in (length for row in rows for length in row):
                 counts[length] -= 1
