@@ -4,6 +4,8 @@ A fitted flow, raw embeddings beside it:
   python evaluate.py --workdir=runs/demo
 An encoder without a flow:
   python evaluate.py --encoder=mini_bert --pooling=mean
+Baselines and flows fitted on each task's own text, one row each:
+  python evaluate.py --encoder=mini_bert --data_dir=DIR --rows=standardize,whitening,flow
 On the STS tasks (DIR holds STS/, STSBenchmark/ and SICK/):
   python evaluate.py --workdir=runs/demo --data_dir=DIR --tasks=sts12,sts16,stsb
 
@@ -13,9 +15,12 @@ Writes results.json and report.html and prints a table.
 from typing import Any
 
 from absl import flags
+from ml_collections import config_flags
 
 from bertflow_jax import cli
+from bertflow_jax.config import Config
 from bertflow_jax.data.sts import TASKS
+from bertflow_jax.errors import ConfigError
 from bertflow_jax.evaluation.options import EvalOptions
 from bertflow_jax.evaluation.run import run_evaluation
 
@@ -25,6 +30,24 @@ flags.DEFINE_string("encoder", None, "Folder, Hub id or mini_bert: scores it wit
 flags.DEFINE_string("pooling", None, "With --encoder; default: as its folder says, or mean.")
 flags.DEFINE_integer("max_length", None, "With --encoder: tokens a sentence.")
 flags.DEFINE_enum("dtype", None, ["float32", "bfloat16"], "With --encoder: compute type.")
+flags.DEFINE_list(
+    "rows",
+    [],
+    "Post-processors to fit and score besides: center, standardize, natsv:K, "
+    "whitening[:K[:ALPHA]], zca, block_mean:K, truncate:K, pca:K, flow, and a+b for one after the "
+    "other.",
+)
+flags.DEFINE_string(
+    "fit",
+    "",
+    "What --rows are fitted on: target (each task's own text), run (the workdir's), a task such as "
+    "stsb, or a text file; default: run with --workdir, else target.",
+)
+flags.DEFINE_list("fit_splits", [], "Of stsb and sickr in that text; default: all.")
+flags.DEFINE_list("seeds", ["0"], "Of the flows among --rows; several give mean and spread.")
+config_flags.DEFINE_config_file(
+    "config", None, "Shapes the flows among --rows (its flow and train sections)."
+)
 flags.DEFINE_list(
     "tasks",
     [],
@@ -51,7 +74,12 @@ def main() -> None:
     values: dict[str, Any] = {
         name: flags.FLAGS[name].value for name in EvalOptions.__dataclass_fields__
     }
-    values |= {name: tuple(values[name]) for name in ("tasks", "splits")}
+    lists = ("tasks", "splits", "rows", "fit_splits", "seeds")
+    values |= {name: tuple(values[name]) for name in lists}
+    if values["config"] is not None:
+        if not isinstance(values["config"], Config):
+            raise ConfigError("--config: get_config() must return a bertflow_jax.config.Config")
+        values["config"].validate()
     run_evaluation(EvalOptions(**values))
 
 

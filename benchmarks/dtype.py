@@ -17,7 +17,6 @@ import numpy as np
 from benchmarks.counting import alternate
 from bertflow_jax import SentenceEncoder
 from bertflow_jax.data.sts import load_task
-from bertflow_jax.embed import flow_processor
 from bertflow_jax.evaluation.tasks import SentenceTable, evaluate_task
 from bertflow_jax.restore import load_run
 
@@ -30,8 +29,10 @@ def load(options: argparse.Namespace) -> dict[str, SentenceEncoder]:
             dtype: dataclasses.replace(run.encoder.encoder, dtype=dtype)
             for dtype in ("float32", "bfloat16")
         }
-        flow = flow_processor(run.flow)
-        return {dtype: SentenceEncoder(encoder, flow) for dtype, encoder in both.items()}
+        return {
+            dtype: SentenceEncoder(encoder).with_postprocess(run.flow)
+            for dtype, encoder in both.items()
+        }
     return {
         dtype: SentenceEncoder.from_pretrained(options.encoder, options.pooling, dtype=dtype)
         for dtype in ("float32", "bfloat16")

@@ -18,23 +18,33 @@ from bertflow_jax.version import __version__
 if TYPE_CHECKING:
     from bertflow_jax.config import Config, FlowConfig, TrainConfig
     from bertflow_jax.embed import SentenceEncoder
-    from bertflow_jax.postprocess.flow import Flow
+    from bertflow_jax.postprocess import NATSV, Compose, Flow, Reduce, Standardize, Whitening
 
 _HOME = {
     "Config": "bertflow_jax.config",
     "FlowConfig": "bertflow_jax.config",
     "TrainConfig": "bertflow_jax.config",
     "SentenceEncoder": "bertflow_jax.embed",
-    "Flow": "bertflow_jax.postprocess.flow",
+    "Flow": "bertflow_jax.postprocess",
+    "Standardize": "bertflow_jax.postprocess",
+    "NATSV": "bertflow_jax.postprocess",
+    "Whitening": "bertflow_jax.postprocess",
+    "Reduce": "bertflow_jax.postprocess",
+    "Compose": "bertflow_jax.postprocess",
 }
 
 __all__ = [
+    "NATSV",
     "BertFlowError",
+    "Compose",
     "Config",
     "Flow",
     "FlowConfig",
+    "Reduce",
     "SentenceEncoder",
+    "Standardize",
     "TrainConfig",
+    "Whitening",
     "__version__",
 ]
 

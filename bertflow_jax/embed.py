@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any
 
 import jax
@@ -19,34 +19,8 @@ from bertflow_jax.encoder.embedding import make_embed_fn
 from bertflow_jax.encoder.pooling import PoolingSpec
 from bertflow_jax.encoder.pretrained import Encoder, load_encoder, save_encoder
 from bertflow_jax.errors import InputError
-from bertflow_jax.flow import glow
-from bertflow_jax.postprocess.flow import Flow
+from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.workdir import prepare_output
-
-
-@dataclasses.dataclass(frozen=True)
-class PostProcessor:
-    """What happens to pooled embeddings before they leave: a fitted flow, a whitening, ...
-
-    Attributes:
-      name: key of its parameters in `SentenceEncoder.params`, as `flow`.
-      transform: pure function (params, u float32[B, E]) -> z float32[B, E'].
-      params: its parameters, a pytree.
-    """
-
-    name: str
-    transform: Callable[[Any, jax.Array], jax.Array]
-    params: Any
-
-
-def flow_processor(flow: Flow) -> PostProcessor:
-    """Return a fitted flow as a post-processor, embedding -> latent."""
-    config = flow.config
-
-    def transform(variables: Any, u: jax.Array) -> jax.Array:
-        return glow.bijector(config, variables, u.shape[-1]).forward(u)
-
-    return PostProcessor("flow", transform, flow.variables)
 
 
 class SentenceEncoder:
@@ -64,7 +38,7 @@ class SentenceEncoder:
       dimension: E, the length of a vector.
     """
 
-    def __init__(self, encoder: Encoder, postprocess: PostProcessor | None = None):
+    def __init__(self, encoder: Encoder, postprocess: PureTransform | None = None):
         self._postprocess = postprocess
         params: dict[str, Any] = {"encoder": encoder.params}
         if postprocess is not None:
@@ -128,7 +102,26 @@ class SentenceEncoder:
         from bertflow_jax.restore import load_run  # it builds on this module
 
         run = load_run(workdir, step)
-        return cls(run.encoder.encoder, flow_processor(run.flow))
+        return run.encoder.with_postprocess(run.flow)
+
+    def with_postprocess(self, processor: PostProcessor) -> "SentenceEncoder":
+        """Return an encoder whose vectors go through a fitted `Flow`, `Whitening`, ... as well.
+
+        Both run in one compiled call. Raises InputError where this encoder has one already, or the
+        processor was fitted on vectors of another length.
+        """
+        if self._postprocess is not None:
+            raise InputError(
+                f"this encoder's vectors go through a {self._postprocess.name} already; start from "
+                "the encoder without it, or put both into a Compose"
+            )
+        pure = processor.pure()
+        if processor.features != self.dimension:
+            raise InputError(
+                f"the {pure.name} was fitted on {processor.features} dimensions, the encoder's "
+                f"vectors have {self.dimension}"
+            )
+        return SentenceEncoder(self.encoder, pure)
 
     def encode(
         self,
@@ -249,7 +242,7 @@ class SentenceEncoder:
         save_encoder(self.encoder, prepare_output(os.fspath(folder), "folder"))
 
 
-def _embed_fn(encoder: Encoder, postprocess: PostProcessor | None) -> EmbedFn:
+def _embed_fn(encoder: Encoder, postprocess: PureTransform | None) -> EmbedFn:
     plain = _plain_embed_fn(
         encoder.config, encoder.pooling, COMPUTE_DTYPES[encoder.dtype], encoder.normalize
     )

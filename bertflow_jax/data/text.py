@@ -5,6 +5,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bertflow_jax.config import DataConfig
 from bertflow_jax.data import columns, sts_files
 from bertflow_jax.data.lines import digest, read_lines
@@ -30,6 +33,12 @@ class TextCorpus:
 
     examples: list[Example]
     manifest: dict[str, Any]
+
+    def numbered(self) -> tuple[list[str], NDArray[np.int32]]:
+        """Return the U distinct sentences, first one first, and the examples as int32[N, S]."""
+        numbers: dict[str, int] = {}
+        rows = [[numbers.setdefault(text, len(numbers)) for text in ex] for ex in self.examples]
+        return list(numbers), np.asarray(rows, np.int32)
 
 
 def load_text(config: DataConfig) -> TextCorpus:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bertflow_jax.checks import ENCODER_SETTINGS, check_encoder_settings
+from bertflow_jax.config import Config
 from bertflow_jax.data.sts import TASKS, StsTask, load_task
 from bertflow_jax.errors import ConfigError, DataNotFoundError
 from bertflow_jax.paths import user_path
@@ -25,6 +26,13 @@ class EvalOptions:
       pooling: with encoder; None takes what its folder says, or `mean`.
       max_length: with encoder; None takes what its folder says.
       dtype: with encoder; compute type, None is `float32`.
+      rows: post-processors to fit and score besides, see `bertflow_jax.postprocess.spec`.
+      fit: what those rows are fitted on, see `evaluation.fitted_rows`; "" takes `run` with a
+        workdir, else `target`.
+      fit_splits: splits of stsb and sickr in that text; empty takes all.
+      seeds: of the flows among the rows; several give means and spreads.
+      config: its `flow` and `train` sections shape the flows among the rows; None takes the
+        workdir's, or the released ones.
       tasks: names; empty takes the seven STS tasks, or `everyday` without a data_dir.
       data_dir: folder with `STS/`, `STSBenchmark/`, `SICK/`.
       splits: of stsb and sickr; several are scored as one set.
@@ -43,6 +51,11 @@ class EvalOptions:
     pooling: str | None = None
     max_length: int | None = None
     dtype: str | None = None
+    rows: tuple[str, ...] = ()
+    fit: str = ""
+    fit_splits: tuple[str, ...] = ()
+    seeds: tuple[str, ...] = ("0",)
+    config: Config | None = None
     tasks: tuple[str, ...] = ()
     data_dir: str | None = None
     splits: tuple[str, ...] = ("test",)
@@ -80,6 +93,7 @@ def check_options(options: EvalOptions) -> None:
             raise ConfigError("--step is a checkpoint of a --workdir; an encoder has none")
     else:
         _check_workdir(options)
+    _check_rows(options)
     if options.max_length is not None and options.max_length < 3:
         raise ConfigError(
             f"--max_length={options.max_length}: must be at least 3 ([CLS], one token, [SEP])"
@@ -93,6 +107,17 @@ def check_options(options: EvalOptions) -> None:
 
         check_figure_path(Path(options.figure))
         prepare_output(str(Path(options.figure).absolute().parent), "the folder of --figure")
+
+
+def _check_rows(options: EvalOptions) -> None:
+    if not options.rows and (options.fit or options.fit_splits):
+        raise ConfigError("--fit and --fit_splits say what --rows are fitted on: give --rows too")
+    if len(set(options.rows)) < len(options.rows) or not all(row.strip() for row in options.rows):
+        raise ConfigError(f"--rows={','.join(options.rows)}: a row is blank or named twice")
+    if not options.seeds or not all(seed.isdecimal() for seed in options.seeds):
+        raise ConfigError(f"--seeds={','.join(options.seeds)}: integers >= 0, separated by commas")
+    if len(set(options.seeds)) < len(options.seeds):
+        raise ConfigError(f"--seeds={','.join(options.seeds)}: a seed is named twice")
 
 
 def _check_workdir(options: EvalOptions) -> None:

@@ -1,8 +1,12 @@
 """One evaluation from flags to results.json, table and report."""
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from bertflow_jax.config import Config, DataConfig
 from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.data.sts import StsTask
 from bertflow_jax.evaluation.metrics import mean_random_cosine
@@ -22,7 +26,10 @@ from bertflow_jax.workdir import prepare_output
 
 if TYPE_CHECKING:
     from bertflow_jax.embed import SentenceEncoder
+    from bertflow_jax.evaluation.fitted_rows import FitTexts
+    from bertflow_jax.postprocess import Flow
 
+Tables = dict[str, SentenceTable]  # task -> the vectors of its sentences
 _CURVES = {"fit": "bits_per_dim", "held out": "held_out_bits_per_dim"}
 
 
@@ -42,56 +49,135 @@ def run_evaluation(options: EvalOptions) -> dict[str, Any]:
     check_options(options)
     tasks = load_tasks(options)
     output = prepare_output(output_folder(options))
-    model, tables, metrics_path = _embed(options, tasks)
-    random_cosine = {
-        name: mean_random_cosine(table.embeddings, seed=options.seed)
-        for name, table in tables.items()
+    source = _workdir_source(options) if options.workdir is not None else _encoder_source(options)
+    texts = _fit_texts(options, tasks, source)
+    raw = _raw_table(options, tasks, source, texts)
+    scored = list(dict.fromkeys(text for task in tasks for text in task.sentences))
+    shared = {"raw": raw.only(scored)}
+    if source.flow is not None:
+        shared["flow"] = shared["raw"].map(source.flow.transform)
+    rows = evaluate(tasks, shared)
+    tables: dict[str, Tables] = {
+        name: dict.fromkeys([task.name for task in tasks], table) for name, table in shared.items()
     }
-    results = build_results(model, evaluate(tasks, tables), tasks, options.seed, random_cosine)
+    model = source.model
+    if texts is not None:
+        from bertflow_jax.evaluation.fitted_rows import score_rows
+
+        seeds = [int(seed) for seed in options.seeds]
+        fitted, fitted_tables = score_rows(options.rows, seeds, source.config, raw, texts, tasks)
+        # The workdir's own flow has the name already.
+        names = {row: f"{row}, fitted here" if row in rows else row for row in fitted}
+        rows |= {names[row]: scores for row, scores in fitted.items()}
+        tables |= {names[row]: found for row, found in fitted_tables.items()}
+        model = {**model, "fitted": _fitted_record(options, source.config, texts)}
+    random_cosine = {name: _random_cosine(found, options.seed) for name, found in tables.items()}
+    results = build_results(model, rows, tasks, options.seed, random_cosine)
     write_results(output / "results.json", results)
     print(format_table(results, published=PUBLISHED if options.published else ()))
     print(f"\nscores: {output / 'results.json'}")
-    _draw(options, output, results, tasks, tables, metrics_path)
+    _draw(options, output, results, tasks, tables, source.metrics_path)
     return results
 
 
-def _embed(
-    options: EvalOptions, tasks: list[StsTask]
-) -> tuple[dict[str, Any], dict[str, SentenceTable], Path | None]:
-    """Return (model of results.json, row -> embeddings, metrics of the fit)."""
-    # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
-    if options.workdir is not None:
-        from bertflow_jax.restore import load_run
+@dataclasses.dataclass(frozen=True)
+class _Source:
+    """What is scored.
 
-        run = load_run(options.workdir, options.step)
-        raw = _raw_table(options, tasks, run.encoder, run.identity, run.records.config["cache_dir"])
-        model = {
-            "workdir": options.workdir,
-            "step": run.step,
-            "encoder": {"path": run.records.config["encoder"]["path"], **run.records.encoder},
-            "flow": run.records.config["flow"],
-            "config": run.records.config,
-            "text": run.records.manifest,
-        }
-        return model, {"raw": raw, "flow": raw.map(run.flow.transform)}, run.metrics_path
+    Attributes:
+      encoder: without a flow.
+      identity: of the encoder.
+      flow: of the run, None without a workdir.
+      config: of the run; its `flow` and `train` sections shape the flows among the fitted rows.
+      own_text: what the run was fitted on.
+      model: of results.json.
+      metrics_path: metrics of the run.
+    """
+
+    encoder: "SentenceEncoder"
+    identity: dict[str, Any]
+    flow: "Flow | None"
+    config: Config
+    own_text: DataConfig | None
+    model: dict[str, Any]
+    metrics_path: Path | None
+
+
+def _workdir_source(options: EvalOptions) -> _Source:
+    # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
+    from bertflow_jax.restore import load_run
+
+    assert options.workdir is not None
+    run = load_run(options.workdir, options.step)
+    config = Config.from_dict(run.records.config)
+    model = {
+        "workdir": options.workdir,
+        "step": run.step,
+        "encoder": {"path": config.encoder.path, **run.records.encoder},
+        "flow": run.records.config["flow"],
+        "config": run.records.config,
+        "text": run.records.manifest,
+    }
+    return _Source(
+        run.encoder,
+        run.identity,
+        run.flow,
+        options.config or config,
+        config.data,
+        model,
+        run.metrics_path,
+    )
+
+
+def _encoder_source(options: EvalOptions) -> _Source:
     encoder = _load_encoder(options)
     identity = encoder.identity()
     model = {"encoder": {"path": options.encoder, **identity}, "flow": None}
-    return model, {"raw": _raw_table(options, tasks, encoder, identity, "")}, None
+    return _Source(encoder, identity, None, options.config or Config(), None, model, None)
+
+
+def _fit_texts(options: EvalOptions, tasks: list[StsTask], source: _Source) -> "FitTexts | None":
+    if not options.rows:
+        return None
+    from bertflow_jax.evaluation.fitted_rows import check_rows, load_fit_texts
+
+    check_rows(options.rows, source.config)
+    names = [task.name for task in tasks]
+    return load_fit_texts(options.fit, options.fit_splits, names, options.data_dir, source.own_text)
 
 
 def _raw_table(
-    options: EvalOptions,
-    tasks: list[StsTask],
-    encoder: "SentenceEncoder",
-    identity: dict[str, Any],
-    cache_dir: str,
+    options: EvalOptions, tasks: list[StsTask], source: _Source, texts: "FitTexts | None"
 ) -> SentenceTable:
-    """Embed every sentence of the tasks, or take the embeddings of an earlier evaluation."""
-    folder = cache_dir if options.cache_dir is None else options.cache_dir
+    """Embed every sentence of tasks and texts, or take the embeddings of an earlier evaluation."""
+    own = source.config.cache_dir if options.workdir is not None else ""
+    folder = own if options.cache_dir is None else options.cache_dir
     return SentenceTable.build(
-        tasks, lambda texts: embed_cached(encoder.encode, identity, texts, folder)
+        tasks,
+        lambda sentences: embed_cached(source.encoder.encode, source.identity, sentences, folder),
+        () if texts is None else texts.sentences,
     )
+
+
+def _fitted_record(options: EvalOptions, config: Config, texts: "FitTexts") -> dict[str, Any]:
+    """Return what the fitted rows are made of, for results.json."""
+    return {
+        "rows": list(options.rows),
+        "seeds": [int(seed) for seed in options.seeds],
+        "flow": dataclasses.asdict(config.flow),
+        "train": dataclasses.asdict(config.train),
+        "text": texts.manifests,
+    }
+
+
+def _random_cosine(tables: Tables, seed: int) -> float | None:
+    """Return the mean cosine of random pairs of a row: over the tasks, by their sentences."""
+    different = list({id(table): table for table in tables.values()}.values())
+    means = [mean_random_cosine(table.embeddings, seed=seed) for table in different]
+    known = [mean for mean in means if mean is not None]
+    if len(known) < len(means):
+        return None
+    return float(np.average(known, weights=[len(table.index) for table in different]))
 
 
 def _load_encoder(options: EvalOptions) -> "SentenceEncoder":
@@ -111,7 +197,7 @@ def _draw(
     output: Path,
     results: dict[str, Any],
     tasks: list[StsTask],
-    tables: dict[str, SentenceTable],
+    tables: dict[str, Tables],
     metrics_path: Path | None,
 ) -> None:
     if not options.report and options.figure is None:
@@ -120,7 +206,10 @@ def _draw(
 
     shown = task_columns(results["rows"])[0]
     task = next(task for task in tasks if task.name == shown)
-    rows = plot_rows(task, tables, results["rows"], options.seed)
+    drawn = {name: found[shown] for name, found in tables.items()}
+    if options.rows:  # a row fitted for each task has no common space of all tasks' sentences
+        drawn = {name: table.only(task.sentences) for name, table in drawn.items()}
+    rows = plot_rows(task, drawn, results["rows"], options.seed)
     if options.report:
         curves = training_curves(metrics_path, _CURVES) if metrics_path is not None else {}
         report.write_report(output / "report.html", results, rows, shown, curves)

@@ -1,5 +1,6 @@
 """Scoring of tasks through a function from sentences to vectors; nothing here knows an encoder."""
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -44,15 +45,23 @@ class SentenceTable:
         self.embeddings = embeddings
 
     @classmethod
-    def build(cls, tasks: Iterable[StsTask], embed: Embed) -> "SentenceTable":
-        """Embed the distinct sentences of all tasks in one call of `embed`."""
-        sentences = list(dict.fromkeys(text for task in tasks for text in task.sentences))
+    def build(
+        cls, tasks: Iterable[StsTask], embed: Embed, more: Iterable[str] = ()
+    ) -> "SentenceTable":
+        """Embed the distinct sentences of all tasks, and `more`, in one call of `embed`."""
+        scored = (text for task in tasks for text in task.sentences)
+        sentences = list(dict.fromkeys(itertools.chain(scored, more)))
         index = {text: row for row, text in enumerate(sentences)}
         return cls(index, np.asarray(embed(sentences)))
 
     def map(self, transform: Callable[[NDArray[Any]], NDArray[Any]]) -> "SentenceTable":
         """Return the table of transform(embeddings), float[U, D] -> float[U, D']."""
         return SentenceTable(self.index, np.asarray(transform(self.embeddings)))
+
+    def only(self, sentences: Sequence[str]) -> "SentenceTable":
+        """Return the table of these distinct sentences alone."""
+        index = {text: row for row, text in enumerate(sentences)}
+        return SentenceTable(index, self(sentences))
 
     def __call__(self, sentences: Sequence[str]) -> NDArray[Any]:
         """Return float[N, D], one row a sentence, repeats allowed."""
@@ -97,8 +106,14 @@ def evaluate_task(task: StsTask, embed: Embed) -> dict[str, Any]:
     }
 
 
-def evaluate(tasks: Sequence[StsTask], rows: Mapping[str, Embed]) -> dict[str, dict[str, Any]]:
+def evaluate(
+    tasks: Sequence[StsTask], rows: Mapping[str, Embed | Mapping[str, Embed]]
+) -> dict[str, dict[str, Any]]:
     """Score every row (raw, flow, ...) on every task.
+
+    Args:
+      tasks: what is scored.
+      rows: name -> embed, or task -> embed where a row is another function for every task.
 
     Returns:
       row -> {task -> `evaluate_task`, "average": mean over the tasks of the wmean Spearman x 100,
@@ -106,7 +121,12 @@ def evaluate(tasks: Sequence[StsTask], rows: Mapping[str, Embed]) -> dict[str, d
     """
     scored = {}
     for row, embed in rows.items():
-        results = {task.name: evaluate_task(task, embed) for task in tasks}
+        results = {
+            task.name: evaluate_task(
+                task, embed[task.name] if isinstance(embed, Mapping) else embed
+            )
+            for task in tasks
+        }
         average, reason = task_average(results, PAPER_AGGREGATION)
         scored[row] = {**results, "average": average, **({"reason": reason} if reason else {})}
     return scored

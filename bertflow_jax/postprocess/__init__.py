@@ -1,5 +1,58 @@
-"""What is done to embeddings after the encoder, behind one fit/transform interface."""
+"""What is done to embeddings after the encoder, behind one fit/transform/save interface."""
 
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from bertflow_jax.errors import CheckpointError, DataNotFoundError
+from bertflow_jax.paths import user_path
+from bertflow_jax.postprocess.affine import AffineProcessor
+from bertflow_jax.postprocess.base import PostProcessor, PureTransform
+from bertflow_jax.postprocess.compose import Compose
 from bertflow_jax.postprocess.flow import Flow
+from bertflow_jax.postprocess.reduce import Reduce
+from bertflow_jax.postprocess.standardize import Center, Standardize
+from bertflow_jax.postprocess.whitening import NATSV, Whitening
 
-__all__ = ["Flow"]
+__all__ = [
+    "NATSV",
+    "Center",
+    "Compose",
+    "Flow",
+    "PostProcessor",
+    "PureTransform",
+    "Reduce",
+    "Standardize",
+    "Whitening",
+    "load",
+]
+
+_AFFINE: dict[str, type[AffineProcessor]] = {
+    kind.name: kind for kind in (Center, Standardize, NATSV, Whitening, Reduce)
+}
+
+
+def load(folder: str | Path) -> PostProcessor:
+    """Read a post-processor of any kind from the folder its `save` wrote.
+
+    Raises:
+      DataNotFoundError: the folder holds none.
+      CheckpointError: a file is damaged, or of an unknown kind.
+    """
+    path = user_path(folder, "folder")
+    if os.path.isfile(path / "compose.json"):
+        return Compose.load(path)
+    if os.path.isfile(path / "flow_config.json"):
+        return Flow.load(path)
+    file = path / "postprocess.json"
+    if not os.path.isfile(file):
+        raise DataNotFoundError(f"{path} holds no saved post-processor")
+    try:
+        described: Any = json.loads(file.read_text("utf-8"))
+        kind = described["kind"]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise CheckpointError(f"{file} is not readable ({error})") from error
+    if kind not in _AFFINE:
+        raise CheckpointError(f"{file}: unknown kind {kind!r}; known: {', '.join(_AFFINE)}")
+    return _AFFINE[kind].load(path)

@@ -2,8 +2,6 @@
 
 import dataclasses
 import functools
-import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,20 +9,17 @@ from typing import Any
 import flax.traverse_util
 import jax
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 
 from bertflow_jax.checks import check_count
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
-from bertflow_jax.digests import tree_digest
-from bertflow_jax.errors import BertFlowError, CheckpointError, DataNotFoundError, InputError
+from bertflow_jax.errors import BertFlowError, CheckpointError, InputError
 from bertflow_jax.flow import glow
-from bertflow_jax.paths import user_path
+from bertflow_jax.postprocess.base import PureTransform
+from bertflow_jax.postprocess.storage import DAMAGE, Folder
 from bertflow_jax.training.fit import check_embeddings, initial_state, prepare_data
 from bertflow_jax.training.loop import run_fit
-from bertflow_jax.workdir import prepare_output
 
-_ARRAYS_FILE, _CONFIG_FILE = "flow.safetensors", "flow_config.json"
+_FOLDER = Folder("flow", "flow_config.json", "flow.safetensors")
 _ROWS = 1024  # rows of one device call; shorter inputs are padded to a power of two
 
 
@@ -79,9 +74,24 @@ class Flow:
           ConfigError: D is too small for the levels.
           TrainingError: all rows are equal, or the loss stopped being finite.
         """
-        config = Config(seed=self.seed, flow=self.config, train=self.train)
         embeddings = check_embeddings(embeddings)
         rows = np.arange(len(embeddings), dtype=np.int32)[:, None]
+        return self.fit_examples(embeddings, rows, progress=progress)
+
+    def fit_examples(
+        self, embeddings: np.ndarray, rows: np.ndarray, *, progress: bool = False
+    ) -> "Flow":
+        """Fit the flow to examples of one or two sentences, as train.py does, and return it.
+
+        Args:
+          embeddings: float[U, D], one row a distinct sentence.
+          rows: int32[N, S], the sentences of each example; the losses of a pair's add up.
+          progress: show a progress bar.
+
+        Raises:
+          as `fit`.
+        """
+        config = Config(seed=self.seed, flow=self.config, train=self.train)
         data = prepare_data(embeddings, rows, held_out=0.0, seed=self.seed)
         result = run_fit(config, data, initial_state(config, data), progress=progress)
         self.variables, self.features = result.state.variables, data.features
@@ -133,20 +143,13 @@ class Flow:
           WorkdirError: the folder is blank, a file, or cannot be written.
         """
         variables, features = self._fitted()
-        folder = prepare_output(folder, "folder")
-        flat = flax.traverse_util.flatten_dict(variables, sep="/")
-        save_file(
-            {name: np.ascontiguousarray(leaf) for name, leaf in flat.items()},
-            folder / _ARRAYS_FILE,
-        )
         described = {
             "features": features,
             "seed": self.seed,
             "flow": dataclasses.asdict(self.config),
             "train": dataclasses.asdict(self.train),
-            "arrays_sha256": tree_digest(flat),
         }
-        (folder / _CONFIG_FILE).write_text(json.dumps(described, indent=2) + "\n", "utf-8")
+        _FOLDER.save(folder, described, flax.traverse_util.flatten_dict(variables, sep="/"))
 
     @classmethod
     def load(cls, folder: str | Path) -> "Flow":
@@ -157,12 +160,9 @@ class Flow:
           CheckpointError: a file is damaged, or the arrays do not fit the config or hold a
             number that is not finite.
         """
-        folder = user_path(folder, "folder")
-        for name in (_CONFIG_FILE, _ARRAYS_FILE):
-            if not os.path.isfile(folder / name):
-                raise DataNotFoundError(f"{folder / name} not found: not a saved flow")
+        path = _FOLDER.find(folder)
         try:
-            described = json.loads((folder / _CONFIG_FILE).read_text("utf-8"))
+            described, flat = _FOLDER.read(path)
             flow = cls(
                 FlowConfig(**described["flow"]),
                 described["seed"],
@@ -170,39 +170,17 @@ class Flow:
             )
             features = described["features"]
             expected = jax.eval_shape(lambda: glow.init_variables(flow.config, features, 0))
-            digest = described["arrays_sha256"]
-            flat = load_file(folder / _ARRAYS_FILE)
-        except (
-            OSError,
-            ArithmeticError,
-            ValueError,
-            LookupError,
-            TypeError,
-            SafetensorError,
-        ) as error:
-            raise CheckpointError(f"{folder}: not a readable flow ({error})") from error
-        shapes = flax.traverse_util.flatten_dict(expected, sep="/")
-        for name in sorted(set(shapes) ^ set(flat)):
-            state = "missing" if name in shapes else "unexpected"
-            raise CheckpointError(f"{folder / _ARRAYS_FILE}: {state} array {name!r}")
-        for name, leaf in flat.items():
-            if leaf.shape != shapes[name].shape:
-                raise CheckpointError(
-                    f"{folder / _ARRAYS_FILE}: {name!r} has shape {leaf.shape}, "
-                    f"the config says {shapes[name].shape}"
-                )
-            if not np.isfinite(leaf).all():
-                raise CheckpointError(
-                    f"{folder / _ARRAYS_FILE}: {name!r} holds a number that is not finite; save "
-                    "the flow again, or fit it anew"
-                )
-        if tree_digest(flat) != digest:
-            raise CheckpointError(
-                f"{folder / _ARRAYS_FILE}: its arrays are not those {_CONFIG_FILE} was written for"
-            )
+        except DAMAGE as error:
+            raise CheckpointError(f"{path}: not a readable flow ({error})") from error
+        _FOLDER.check(path, described, flat, flax.traverse_util.flatten_dict(expected, sep="/"))
         flow.variables = flax.traverse_util.unflatten_dict(flat, sep="/")
         flow.features = features
         return flow
+
+    def pure(self) -> PureTransform:
+        """Return `transform` as a pure function of the flow's variables."""
+        variables, _ = self._fitted()
+        return PureTransform("flow", functools.partial(_forward, self.config), variables)
 
     def _fitted(self) -> tuple[dict[str, Any], int]:
         if self.variables is None or self.features is None:

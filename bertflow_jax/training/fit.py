@@ -56,7 +56,7 @@ def check_embeddings(embeddings: np.ndarray, features: int | None = None) -> np.
         )
     if features is not None and array.shape[1] != features:
         raise InputError(
-            f"embeddings have {array.shape[1]} dimensions, the fitted flow has {features}"
+            f"embeddings have {array.shape[1]} dimensions, those of the fit had {features}"
         )
     array = array.astype(np.float32)
     bad = np.flatnonzero(~np.isfinite(array).all(axis=1))

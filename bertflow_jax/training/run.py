@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from bertflow_jax.checkpoint import CheckpointStore, Records
 from bertflow_jax.config import Config
@@ -143,19 +142,16 @@ def embed_corpus(
 
     `identity` is the encoder's; it is handed in because it takes a digest of all weights.
     """
-    numbers: dict[str, int] = {}
-    rows = [[numbers.setdefault(text, len(numbers)) for text in ex] for ex in corpus.examples]
+    sentences, rows = corpus.numbered()
     embeddings = embed_cached(
         lambda texts: encoder.encode(
             list(texts), batch_size=config.encoder.batch_size or None, show_progress=progress
         ),
         identity,
-        list(numbers),
+        sentences,
         config.cache_dir,
     )
-    return prepare_data(
-        embeddings, np.asarray(rows, np.int32), held_out=config.data.held_out, seed=config.seed
-    )
+    return prepare_data(embeddings, rows, held_out=config.data.held_out, seed=config.seed)
 
 
 def _check_resume(

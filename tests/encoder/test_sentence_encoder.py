@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from bertflow_jax.data.batches import BatchShapes
-from bertflow_jax.embed import PostProcessor, SentenceEncoder
+from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.errors import (
     BertFlowError,
     ConfigError,
     InputError,
     WorkdirError,
 )
+from bertflow_jax.postprocess import PureTransform
 
 # One length bucket, so one compile an encoder; MIXED needs two.
 TEXTS = ["the dog", "a b c d e f g h", "dogs.", "b", "the dog . the dog ."]
@@ -193,7 +194,7 @@ def test_embed_fn_is_pure_and_the_same_function(encoder):
 def test_post_processor_is_part_of_the_function_and_its_parameters(encoder):
     """Catches a flow that encode applies and embed_fn does not."""
     scale = np.arange(16, dtype=np.float32)
-    flow = PostProcessor("flow", lambda p, u: jnp.concatenate([u * p, u], axis=1), scale)
+    flow = PureTransform("flow", lambda p, u: jnp.concatenate([u * p, u], axis=1), scale)
     with_flow = SentenceEncoder(encoder.encoder, flow)
     assert set(with_flow.params) == {"encoder", "flow"}
     assert with_flow.dimension == 32
@@ -207,7 +208,7 @@ def test_post_processor_is_part_of_the_function_and_its_parameters(encoder):
 
 def test_vectors_that_are_not_finite_are_an_error(encoder):
     """Catches NaN handed to the caller, who would score it."""
-    broken = PostProcessor("flow", lambda p, u: jnp.where(u.sum() > -1e9, jnp.nan, u), np.zeros(1))
+    broken = PureTransform("flow", lambda p, u: jnp.where(u.sum() > -1e9, jnp.nan, u), np.zeros(1))
     with pytest.raises(InputError, match="row 0 is not finite"):
         SentenceEncoder(encoder.encoder, broken).encode(TEXTS)
 

@@ -1,0 +1,50 @@
+"""What every post-processor of embeddings offers, and what the compiled encoder needs of it."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import jax
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class PureTransform:
+    """A fitted post-processor as a pure function, for use inside the encoder's compiled call.
+
+    Attributes:
+      name: key of its parameters in `SentenceEncoder.params`, as `flow`.
+      transform: (params, u float32[B, D]) -> z float32[B, K].
+      params: its parameters, a pytree.
+    """
+
+    name: str
+    transform: Callable[[Any, jax.Array], jax.Array]
+    params: Any
+
+
+class PostProcessor(Protocol):
+    """The common part of `Flow`, `Standardize`, `NATSV`, `Whitening`, `Reduce` and `Compose`."""
+
+    @property
+    def features(self) -> int | None:
+        """D of the embeddings it was fitted on, None before."""
+
+    def fit(self, embeddings: np.ndarray) -> Self:
+        """Fit to embeddings float[N, D] and return itself."""
+
+    def fit_examples(self, embeddings: np.ndarray, rows: np.ndarray) -> Self:
+        """Fit to examples of one or two sentences and return itself; see `Flow.fit_examples`."""
+
+    def transform(self, embeddings: np.ndarray) -> np.ndarray:
+        """Map embeddings float[N, D] to float32[N, K]."""
+
+    def inverse_transform(self, latents: np.ndarray) -> np.ndarray:
+        """Map float[N, K] back to embeddings float32[N, D]."""
+
+    def save(self, folder: str | Path) -> None:
+        """Write it into a folder; `bertflow_jax.postprocess.load` reads every kind."""
+
+    def pure(self) -> PureTransform:
+        """Return `transform` as a pure function of parameters and embeddings."""
