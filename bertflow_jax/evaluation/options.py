@@ -26,7 +26,7 @@ class EvalOptions:
       max_length: with encoder; None takes what its folder says.
       dtype: with encoder; compute type, None is `float32`.
       tasks: names; empty takes the seven STS tasks, or `everyday` without a data_dir.
-      data_dir: folder with `STS/`, `STSBenchmark/`, `SICK/`.
+      data_dir: folder with `STS/`, `STSBenchmark/`, `SICK/`, or `tfds:DIR` (see `data.sts`).
       splits: of stsb and sickr; several are scored as one set.
       encoding: of the data files.
       output: folder; None takes `WORKDIR/eval`, or `runs/eval-<encoder>[-<pooling>]`.
