@@ -11,6 +11,8 @@ from bertflow_jax.errors import ConfigError
 from bertflow_jax.paths import user_path
 
 PREFIX = "tfds:"
+# Start of the names of folders that hold half-made things.
+UNFINISHED = ".unfinished-"
 
 
 def tfds_folder(path: str | Path, name: str) -> Path | None:

@@ -16,6 +16,7 @@ from typing import Any
 from bertflow_jax.data.json_files import read_json_object
 from bertflow_jax.data.lines import read_lines
 from bertflow_jax.data.sts_files import folder_name
+from bertflow_jax.data.tfds_builders import UNFINISHED
 from bertflow_jax.errors import DataError
 
 _LOG = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ def fetch(dl_manager: Any, task: str, urls: Sequence[str], folder: str) -> Path:
     paths = [Path(_download(dl_manager, url)) for url in urls]
     target = downloads / "unpacked" / folder_name(task)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
+    with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=target.parent) as temporary:
         for url, path in zip(urls, paths, strict=True):
             _unpack(url, path, temporary)
         data = Path(temporary) / folder
@@ -126,7 +127,9 @@ def _unpack(url: str, path: Path, target: str) -> None:
             with tarfile.open(path) as archive:
                 archive.extractall(target, filter="data")
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
+        # The note beside it too: TFDS refuses another content for a noted address.
         path.unlink(missing_ok=True)
+        path.with_name(f"{path.name}.INFO").unlink(missing_ok=True)
         raise _failed(url, f"what came is no whole archive ({error}); it is deleted") from error
 
 

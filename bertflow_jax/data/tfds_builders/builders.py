@@ -8,6 +8,7 @@ Importing this module registers the builders, so that `tfds.builder("sts12", dat
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -97,22 +98,32 @@ class ScoredPairsBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True
         )
 
     def _split_generators(self, dl_manager: Any) -> dict[str, Iterator[tuple[int, dict[str, Any]]]]:
-        folder = _manual_folder(dl_manager)
-        if folder is None:
+        manual = _manual_folder(dl_manager)
+        if manual is not None:
+            rows = self._rows(manual)
+        else:
             release = RELEASES[self.name]
             urls = [mirrored(url, str(self._options["mirror"])) for url in release.archives]
-            folder = fetch(dl_manager, self.name, urls, release.folder)
-        splits = sts_files.task_splits(self.name)
-        rows = {split: self._rows(folder, split) for split in splits}
-        return {SPLITS[split]: self._generate_examples(rows[split]) for split in splits}
+            unpacked = fetch(dl_manager, self.name, urls, release.folder)
+            try:
+                rows = self._rows(unpacked)
+            except DataError as error:
+                kept = Path(dl_manager.download_dir) / self.name
+                raise DataError(f"{error} (to download it anew, delete {kept})") from error
+        return {SPLITS[split]: self._generate_examples(rows[split]) for split in rows}
 
-    def _rows(self, folder: Path, split: str) -> list[Row]:
-        """Return the rows of a split; everything is read before anything is written."""
+    def _rows(self, folder: Path) -> dict[str, list[Row]]:
+        """Return the rows of each split: all is read and checked before anything is written."""
         encoding = str(self._options["encoding"])
-        by_subset = sts.read_task_rows(folder, self.name, [split], encoding=encoding)
+        rows = {}
+        for split in sts_files.task_splits(self.name):
+            by_subset = sts.read_task_rows(folder, self.name, [split], encoding=encoding)
+            rows[split] = [row for subset in by_subset.values() for row in subset]
+            for row in rows[split]:
+                self._example(row)
         if self._options["check_sizes"]:
-            _check_sizes(self.name, split, by_subset, folder)
-        return [row for rows in by_subset.values() for row in rows]
+            _check_sizes(self.name, rows, folder)
+        return rows
 
     def _generate_examples(self, rows: list[Row]) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, row in enumerate(rows):
@@ -146,20 +157,21 @@ def _manual_folder(dl_manager: Any) -> Path | None:
         return None
 
 
-def _check_sizes(task: str, split: str, rows: dict[str, list[Row]], folder: Path) -> None:
+def _check_sizes(task: str, rows: dict[str, list[Row]], folder: Path) -> None:
     published = RELEASES[task].sizes
-    if task not in sts_files.STS_YEARS:
-        published = {split: published[split]}
-    found = {name: sum(bool(row.gold) for row in kept) for name, kept in rows.items()}
+    year = task in sts_files.STS_YEARS
+    found = Counter(
+        row.subset if year else split for split, kept in rows.items() for row in kept if row.gold
+    )
     wrong = [
-        f"{name} {found.get(name, 0)} instead of {published.get(name, 0)}"
+        f"{name} {found[name]} instead of {published.get(name, 0)}"
         for name in dict.fromkeys((*published, *found))
-        if found.get(name) != published.get(name)
+        if found[name] != published.get(name, 0)
     ]
     if wrong:
         raise DataError(
             f"{folder}: not the published {task}: scored pairs of {', '.join(wrong)}. The files "
-            "are incomplete, damaged or of another release; --nocheck_sizes prepares them as they are"
+            "are incomplete, damaged or of another release; --nocheck_sizes takes them as they are"
         )
 
 

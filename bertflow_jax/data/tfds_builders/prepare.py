@@ -12,14 +12,13 @@ from typing import Any
 
 from bertflow_jax.data import sts_files
 from bertflow_jax.data.sts import StsTask, load_task
-from bertflow_jax.data.tfds_builders import PREFIX
+from bertflow_jax.data.tfds_builders import PREFIX, UNFINISHED
 from bertflow_jax.data.tfds_builders.reader import prepared_version
 from bertflow_jax.errors import BertFlowError, ConfigError, DataNotFoundError, WorkdirError
 from bertflow_jax.paths import user_path
 from bertflow_jax.workdir import lock_workdir, prepare_output
 
 _LOG = logging.getLogger(__name__)
-_UNFINISHED = ".unfinished-"
 
 
 def prepare(
@@ -90,7 +89,8 @@ def _check_tasks(tasks: Sequence[str]) -> None:
 
 def _remove_unfinished(folder: Path) -> None:
     """Delete what runs that were killed left; the lock says that none is at work."""
-    for path in (*folder.glob(f"{_UNFINISHED}*"), *folder.glob("downloads/*/*.tmp.*")):
+    patterns = (f"{UNFINISHED}*", "downloads/*/*.tmp.*", f"downloads/unpacked/{UNFINISHED}*")
+    for path in (path for pattern in patterns for path in folder.glob(pattern)):
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -105,7 +105,7 @@ def _prepare_one(
             raise type(error)(f"{error} (--overwrite makes it anew)") from error
         _LOG.info("%s: %d scored pairs, already in %s", task, pairs, there)
         return there
-    with _writable(folder), tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as name:
+    with _writable(folder), tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=folder) as name:
         downloads = folder / "downloads" if manual is None else Path(name) / "downloads"
         new = _generate(task, Path(name), downloads, manual, options)
         read = _read_back(task, Path(name))

@@ -44,7 +44,7 @@ class Release:
 def _year(number: str, archive: str, folder: str, sizes: dict[str, int], citation: str) -> Release:
     return Release(
         task=f"sts{number}",
-        title=f"Semantic Textual Similarity of SemEval 20{number}, English: test pairs, gold scores",
+        title=f"Semantic Textual Similarity of SemEval 20{number}, English: test set, gold scores",
         homepage=f"{_STS_WIKI}/index.php/Main_Page",
         archives=(f"{_STS_WIKI}/images/{archive}/STS20{number}-en-test.zip",),
         folder=folder,
