@@ -54,7 +54,9 @@ flags.DEFINE_list(
     f"Of {', '.join(TASKS)}; default: the seven STS tasks with --data_dir, else everyday (the "
     "pairs that come with the package).",
 )
-flags.DEFINE_string("data_dir", None, "Folder that holds STS/, STSBenchmark/ and SICK/.")
+flags.DEFINE_string(
+    "data_dir", None, "Folder that holds STS/, STSBenchmark/ and SICK/, or tfds:DIR (docs/tfds.md)."
+)
 flags.DEFINE_list("splits", ["test"], "Of stsb and sickr: train, dev, test; several are joined.")
 flags.DEFINE_string("encoding", "utf-8", "Of the data files.")
 flags.DEFINE_string(

@@ -88,7 +88,8 @@ class DataConfig:
 
     Attributes:
       path: `everyday` (the bundled corpus), a text file (one sentence a line), a .tsv/.csv file,
-        or a folder of STS data (`STS/`, `STSBenchmark/`, `SICK/` side by side, or one of them).
+        or a folder of STS data (`STS/`, `STSBenchmark/`, `SICK/` side by side, or one of them;
+        `tfds:DIR` where prepared with TFDS).
       format: `auto` (by the file's name), `text`, `tsv`, `csv` or `sts`.
       columns: for tsv/csv: one or two column names (or 0-based numbers, for a file without a
         header), separated by a comma.

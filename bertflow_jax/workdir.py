@@ -90,18 +90,18 @@ def check_inputs_outside(folder: Path, inputs: Mapping[str, str]) -> None:
 
 
 @contextlib.contextmanager
-def lock_workdir(folder: Path) -> Iterator[None]:
+def lock_workdir(folder: Path, flag: str = "--workdir") -> Iterator[None]:
     """Hold a workdir for one run; the lock ends with the process, however it ends.
 
     Raises:
-      WorkdirError: another run holds it.
+      WorkdirError: another run holds it; names `flag`.
     """
     with (folder / _LOCK).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise WorkdirError(
-                f"--workdir={folder} is in use by another run; wait for it, or name another folder"
+                f"{flag}={folder} is in use by another run; wait for it, or name another folder"
             ) from error
         yield
 

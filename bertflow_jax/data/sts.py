@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bertflow_jax.data import sts_files
 from bertflow_jax.data.lines import digest, read_lines
 from bertflow_jax.data.sts_files import PUBLISHED_SUBSETS, STS_YEARS, Row
+from bertflow_jax.data.tfds_builders import reader, tfds_folder
 from bertflow_jax.errors import DataError
 from bertflow_jax.paths import user_path
 
@@ -90,10 +91,11 @@ def load_task(
 
     Args:
       name: one of `TASKS`. `everyday`, the bundled pairs, needs no data_dir and has no splits.
-      data_dir: folder with `STS/`, `STSBenchmark/` and `SICK/`, or the task's own folder.
+      data_dir: folder with `STS/`, `STSBenchmark/` and `SICK/`, or the task's own folder;
+        `tfds:DIR` takes data prepared by `data.tfds_builders` (or GLUE's stsb) in DIR.
       splits: of `train`, `dev`, `test`; several are joined into one set. Years have `test` only.
       smt: whether STS 2013 includes its SMT subset, where it is present.
-      encoding: of the files.
+      encoding: of the text files.
 
     Returns:
       The scored pairs. A blank gold score means "not scored": the pair is left out and counted in
@@ -107,25 +109,33 @@ def load_task(
         return StsTask(name, {name: _scored(name, _everyday_rows())})
     if data_dir is None or not str(data_dir).strip():
         raise DataError(f"task {name} needs a data folder: give --data_dir (data_dir=...)")
-    folder = sts_files.task_folder(user_path(data_dir, "--data_dir"), name)
+    prepared = tfds_folder(data_dir, "--data_dir")
+    if prepared is not None:
+        rows = reader.read_rows(prepared, name, splits, "--splits")
+    else:
+        rows = read_task_rows(user_path(data_dir, "--data_dir"), name, splits, smt, encoding)
+    subsets = {subset: _scored(subset, kept) for subset, kept in rows.items()}
+    notes = _subset_notes(name, subsets, smt) if name in STS_YEARS else []
+    unscored = _unscored_note([row for kept in rows.values() for row in kept])
+    return StsTask(name, subsets, (*notes, *unscored))
+
+
+def read_task_rows(
+    data_dir: Path, name: str, splits: Sequence[str], smt: bool = False, encoding: str = "utf-8"
+) -> dict[str, list[Row]]:
+    """Return the rows of a task's text files by subset; see `load_task`.
+
+    A year has its subsets, in sorted order; STS-B and SICK have one, named after the splits.
+    """
+    folder = sts_files.task_folder(data_dir, name)
     sts_files.check_splits(name, splits, "--splits")
     if name in STS_YEARS:
-        return _load_year(name, folder, smt, encoding)
+        names = sts_files.subset_names(folder, smt)
+        if not names:
+            raise DataError(f"{folder} holds no subset of {name} besides ALL and SMT")
+        return {subset: sts_files.read_year_rows(folder, subset, encoding) for subset in names}
     read = sts_files.read_stsb_rows if name == "stsb" else sts_files.read_sick_rows
-    rows = [row for split in splits for row in read(folder, split, encoding)]
-    subset = "+".join(splits)
-    return StsTask(name, {subset: _scored(subset, rows)}, _unscored_note(rows))
-
-
-def _load_year(name: str, folder: Path, smt: bool, encoding: str) -> StsTask:
-    subsets, rows = {}, []
-    for subset in sts_files.subset_names(folder, smt):
-        subset_rows = sts_files.read_year_rows(folder, subset, encoding)
-        subsets[subset] = _scored(subset, subset_rows)
-        rows += subset_rows
-    if not subsets:
-        raise DataError(f"{folder} holds no subset of {name} besides ALL and SMT")
-    return StsTask(name, subsets, (*_subset_notes(name, subsets, smt), *_unscored_note(rows)))
+    return {"+".join(splits): [row for split in splits for row in read(folder, split, encoding)]}
 
 
 def _subset_notes(name: str, subsets: dict[str, ScoredPairs], smt: bool) -> list[str]:
@@ -156,11 +166,12 @@ def _scored(name: str, rows: Sequence[Row]) -> ScoredPairs:
         name,
         [row.sentence1 for row in kept],
         [row.sentence2 for row in kept],
-        np.array([_gold(row) for row in kept], dtype=np.float64),
+        np.array([gold_score(row) for row in kept], dtype=np.float64),
     )
 
 
-def _gold(row: Row) -> float:
+def gold_score(row: Row) -> float:
+    """Return the gold score of a row, or raise DataError naming its place if it is none."""
     try:
         # float() also takes 0_5 and digits of other scripts.
         score = float(row.gold) if row.gold.isascii() and "_" not in row.gold else math.nan

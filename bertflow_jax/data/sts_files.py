@@ -1,8 +1,9 @@
 """Where the STS data sets lie on disk and how their rows are written.
 
 Layout as in SentEval (Conneau & Kiela, 2018): `STS/STSyy-en-test/`, `STSBenchmark/` and `SICK/`
-side by side, or STSBenchmark inside STS. This module reads rows of strings; `data.sts` turns the
-gold column into scores, `data.text` never looks at it.
+side by side, or STSBenchmark inside STS. The files of 2016 are called `STS2016.input.*.txt` in the
+organisers' archive and `STS.input.*.txt` in SentEval; both are read. This module reads rows of
+strings; `data.sts` turns the gold column into scores, `data.text` never looks at it.
 """
 
 import dataclasses
@@ -28,7 +29,9 @@ PUBLISHED_SUBSETS = {
 _FOLDERS = {"stsb": "STSBenchmark", "sickr": "SICK"} | {
     year: f"STS{year[3:]}-en-test" for year in STS_YEARS
 }
-_MARKERS = {"stsb": "sts-*.csv", "sickr": "SICK*.txt"} | dict.fromkeys(STS_YEARS, "STS.input.*.txt")
+_MARKERS = {"stsb": "sts-*.csv", "sickr": "SICK*.txt"} | dict.fromkeys(
+    STS_YEARS, "STS*.input.*.txt"
+)
 _SPLITS = {"stsb": ("train", "dev", "test"), "sickr": ("train", "dev", "test")} | dict.fromkeys(
     STS_YEARS, ("test",)
 )
@@ -37,16 +40,48 @@ _SICK_FILES = {
     "dev": "SICK_trial.txt",
     "test": "SICK_test_annotated.txt",
 }
+_SICK_LABELS = ("entailment_judgment", "entailment_label")
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One pair as written: the two sentences, the gold column ("" where blank) and its place."""
+    """One pair as written.
+
+    Attributes:
+      sentence1: the first sentence.
+      sentence2: the second.
+      gold: the gold column, "" where blank.
+      place: where it stands, for messages.
+      subset: of a year its subset, of STS-B its genre.
+      key: what the release calls the pair: a line number, STS-B's file, year and id, a pair_ID.
+      entailment: the entailment label of SICK.
+    """
 
     sentence1: str
     sentence2: str
     gold: str
     place: str
+    subset: str = ""
+    key: str = ""
+    entailment: str = ""
+
+
+def check_task(task: str) -> None:
+    """Raise DataError for a name that is no STS task."""
+    if task not in STS_TASKS:
+        raise DataError(
+            f"unknown STS task {task!r} (data.task, --tasks); known: {', '.join(STS_TASKS)}"
+        )
+
+
+def task_splits(task: str) -> tuple[str, ...]:
+    """Return the splits that a task has, of train, dev and test."""
+    return _SPLITS[task]
+
+
+def folder_name(task: str) -> str:
+    """Return the name of a task's folder in SentEval's layout."""
+    return _FOLDERS[task]
 
 
 def task_folder(data_dir: Path, task: str) -> Path:
@@ -56,10 +91,7 @@ def task_folder(data_dir: Path, task: str) -> Path:
       DataError: the task is unknown.
       DataNotFoundError: the folder is missing; the text says where it was looked for.
     """
-    if task not in STS_TASKS:
-        raise DataError(
-            f"unknown STS task {task!r} (data.task, --tasks); known: {', '.join(STS_TASKS)}"
-        )
+    check_task(task)
     if not os.path.isdir(data_dir):
         raise DataNotFoundError(f"{data_dir}: no such folder of STS data; check the path")
     name = _FOLDERS[task]
@@ -99,13 +131,19 @@ def check_splits(task: str, splits: Sequence[str], field: str) -> None:
 
 def subset_names(folder: Path, smt: bool) -> list[str]:
     """Return the subsets of a year's folder, sorted, without ALL and (unless asked for) SMT."""
-    found = {path.name[len("STS.input.") : -len(".txt")] for path in folder.glob("STS.input.*.txt")}
+    start = f"{_year_prefix(folder)}.input."
+    found = {path.name[len(start) : -len(".txt")] for path in folder.glob(f"{start}*.txt")}
     return sorted(found - ({"ALL"} if smt else {"ALL", "SMT"}))
+
+
+def _year_prefix(folder: Path) -> str:
+    renamed = any(folder.glob("STS.input.*.txt"))
+    return "STS2016" if not renamed and any(folder.glob("STS2016.input.*.txt")) else "STS"
 
 
 def read_year_sentences(folder: Path, subset: str, encoding: str) -> list[tuple[str, str]]:
     """Return every pair of `STS.input.<subset>.txt`, scored or not (later columns: sources)."""
-    path = folder / f"STS.input.{subset}.txt"
+    path = folder / f"{_year_prefix(folder)}.input.{subset}.txt"
     pairs = []
     for number, line in enumerate(read_lines(path, encoding), 1):
         fields = line.split("\t")
@@ -125,15 +163,16 @@ def read_year_rows(folder: Path, subset: str, encoding: str) -> list[Row]:
       DataError: the two files have unequal numbers of lines (both are named).
     """
     pairs = read_year_sentences(folder, subset, encoding)
-    gold_path = folder / f"STS.gs.{subset}.txt"
+    prefix = _year_prefix(folder)
+    gold_path = folder / f"{prefix}.gs.{subset}.txt"
     golds = read_lines(gold_path, encoding)
     if len(golds) != len(pairs):
         raise DataError(
-            f"{gold_path} has {len(golds)} lines but STS.input.{subset}.txt has {len(pairs)}; "
+            f"{gold_path} has {len(golds)} lines but {prefix}.input.{subset}.txt has {len(pairs)}; "
             "they must pair up line by line, so one of them is damaged"
         )
     return [
-        Row(first, second, gold.strip(), f"{gold_path}, line {number}")
+        Row(first, second, gold.strip(), f"{gold_path}, line {number}", subset, str(number))
         for number, ((first, second), gold) in enumerate(zip(pairs, golds, strict=True), 1)
     ]
 
@@ -155,7 +194,8 @@ def read_stsb_rows(folder: Path, split: str, encoding: str) -> list[Row]:
                 f"{path}, line {number}: {len(fields)} tab-separated columns where at least 7 "
                 "are needed (genre, file, year, id, score, sentence1, sentence2)"
             )
-        rows.append(Row(fields[5], fields[6], fields[4].strip(), f"{path}, line {number}"))
+        place, key = f"{path}, line {number}", "/".join(fields[1:4])
+        rows.append(Row(fields[5], fields[6], fields[4].strip(), place, fields[0], key))
     return rows
 
 
@@ -179,6 +219,9 @@ def read_sick_rows(folder: Path, split: str, encoding: str) -> list[Row]:
         )
     first, second, score = (header.index(name) for name in needed)
     part = header.index("SemEval_set") if "SemEval_set" in header else None
+    # The 5-column files say entailment_judgment, SICK.txt entailment_label.
+    labels = [at for at, name in enumerate(header) if name in _SICK_LABELS]
+    key = header.index("pair_ID") if "pair_ID" in header else None
     wanted = {"train": "TRAIN", "dev": "TRIAL", "test": "TEST"}[split]
     rows = []
     for number, line in enumerate(lines[1:], 2):
@@ -191,6 +234,14 @@ def read_sick_rows(folder: Path, split: str, encoding: str) -> list[Row]:
                 f"{len(header)}"
             )
         if part is None or fields[part].strip() == wanted:
-            place = f"{path}, line {number}"
-            rows.append(Row(fields[first], fields[second], fields[score].strip(), place))
+            rows.append(
+                Row(
+                    fields[first],
+                    fields[second],
+                    fields[score].strip(),
+                    f"{path}, line {number}",
+                    key=fields[key] if key is not None else str(number - 1),
+                    entailment=fields[labels[0]].strip() if labels else "",
+                )
+            )
     return rows

@@ -12,6 +12,7 @@ from bertflow_jax.config import DataConfig
 from bertflow_jax.data import columns, sts_files
 from bertflow_jax.data.lines import digest, read_lines
 from bertflow_jax.data.sts import EVERYDAY
+from bertflow_jax.data.tfds_builders import reader, tfds_folder
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 from bertflow_jax.paths import user_path
 
@@ -52,6 +53,7 @@ def load_text(config: DataConfig) -> TextCorpus:
       sts: a folder; all pairs of `config.task` in `config.splits`. Gold files are never opened:
         STS 2016 gives all 9,183 candidate pairs, as in the released BERT-flow code, although only
         1,186 of them are scored.
+      tfds:DIR: the same pairs from data prepared by `data.tfds_builders`; labels stay undecoded.
 
     Raises:
       DataError, DataNotFoundError: naming file, line and what to do; also for an empty source or
@@ -60,6 +62,8 @@ def load_text(config: DataConfig) -> TextCorpus:
     """
     if config.path == "everyday":
         examples, details = _everyday(config)
+    elif (prepared := tfds_folder(config.path, "data.path")) is not None:
+        examples, details = _read_tfds(prepared, config)
     else:
         path = user_path(config.path, "data.path")
         if not os.path.exists(path):
@@ -158,7 +162,7 @@ def _pick_columns(
 def _read_sts(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
     task = config.task
     folder = sts_files.task_folder(path, task)
-    splits = [split.strip() for split in config.splits.split(",") if split.strip()]
+    splits = _splits(config)
     sts_files.check_splits(task, splits, "data.splits")
     details: dict[str, Any] = {"task": task, "splits": splits, "unlabelled_pairs_included": True}
     examples: list[Example] = []
@@ -172,6 +176,29 @@ def _read_sts(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, 
         rows = read(folder, split, config.encoding)
         examples += [(row.sentence1, row.sentence2) for row in rows]
     return examples, details
+
+
+def _splits(config: DataConfig) -> list[str]:
+    return [split.strip() for split in config.splits.split(",") if split.strip()]
+
+
+def _read_tfds(folder: Path, config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
+    if config.columns or config.format not in ("auto", "sts"):
+        raise ConfigError(
+            f"data.path={config.path} is prepared STS data: leave data.columns and data.format "
+            "unset"
+        )
+    splits = _splits(config)
+    pairs = reader.read_sentences(folder, config.task, splits, "data.splits")
+    details: dict[str, Any] = {
+        "format": "tfds",
+        "task": config.task,
+        "splits": splits,
+        "unlabelled_pairs_included": True,
+    }
+    if config.task in sts_files.STS_YEARS:
+        details["subsets"] = list(pairs)
+    return [pair for subset in pairs.values() for pair in subset], details
 
 
 _READERS = {"text": _read_text, "tsv": _read_tsv, "csv": _read_csv, "sts": _read_sts}

@@ -34,7 +34,7 @@ class EvalOptions:
       config: its `flow` and `train` sections shape the flows among the rows; None takes the
         workdir's, or the released ones.
       tasks: names; empty takes the seven STS tasks, or `everyday` without a data_dir.
-      data_dir: folder with `STS/`, `STSBenchmark/`, `SICK/`.
+      data_dir: folder with `STS/`, `STSBenchmark/`, `SICK/`, or `tfds:DIR` (see `data.sts`).
       splits: of stsb and sickr; several are scored as one set.
       encoding: of the data files.
       output: folder; None takes `WORKDIR/eval`, or `runs/eval-<encoder>[-<pooling>]`.

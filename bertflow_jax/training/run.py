@@ -11,6 +11,7 @@ from bertflow_jax.checkpoint import CheckpointStore, Records
 from bertflow_jax.config import Config
 from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.data.text import TextCorpus, load_text
+from bertflow_jax.data.tfds_builders import PREFIX, tfds_folder
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.hub import MINI_BERT
 from bertflow_jax.errors import CheckpointError, ConfigError
@@ -73,7 +74,7 @@ def train(
         check_inputs_outside(
             folder,
             {
-                "data.path": config.data.path,
+                "data.path": config.data.path.removeprefix(PREFIX),
                 "encoder.path": config.encoder.path,
                 "cache_dir": config.cache_dir,
             },
@@ -114,7 +115,9 @@ def _absolute(config: Config) -> Config:
         encoder = dataclasses.replace(encoder, path=str(folder.absolute()))
     data = config.data
     text = user_path(data.path, "data.path")
-    if data.path != "everyday" and text.exists():
+    if (prepared := tfds_folder(data.path, "data.path")) is not None:
+        data = dataclasses.replace(data, path=f"{PREFIX}{prepared.absolute()}")
+    elif data.path != "everyday" and text.exists():
         data = dataclasses.replace(data, path=str(text.absolute()))
     cache = str(user_path(config.cache_dir, "cache_dir").absolute()) if config.cache_dir else ""
     return dataclasses.replace(config, encoder=encoder, data=data, cache_dir=cache)
