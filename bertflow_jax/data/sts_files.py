@@ -109,11 +109,6 @@ def task_folder(data_dir: Path, task: str) -> Path:
     )
 
 
-def known_splits(task: str) -> tuple[str, ...]:
-    """Return the splits a task has."""
-    return _SPLITS[task]
-
-
 def check_splits(task: str, splits: Sequence[str], field: str) -> None:
     """Raise DataError, naming flag or config `field`, for a split not there or named twice."""
     known = _SPLITS[task]

@@ -17,7 +17,7 @@ import numpy as np
 
 from bertflow_jax.config import Config, DataConfig
 from bertflow_jax.data.sts import StsTask
-from bertflow_jax.data.sts_files import STS_TASKS, known_splits
+from bertflow_jax.data.sts_files import STS_TASKS, task_splits
 from bertflow_jax.data.text import TextCorpus, load_text
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.evaluation.metrics import AGGREGATIONS
@@ -99,7 +99,7 @@ def _task_text(task: str, splits: Sequence[str], data_dir: str | None) -> TextCo
         return load_text(DataConfig(path=EVERYDAY))
     if data_dir is None:
         raise ConfigError(f"--fit={task} needs --data_dir=DIR, where the text of {task} lies")
-    known = known_splits(task)
+    known = task_splits(task)
     taken = splits if splits and len(known) > 1 else known
     return load_text(DataConfig(path=data_dir, task=task, splits=",".join(taken)))
 
