@@ -156,11 +156,12 @@ def _scored(name: str, rows: Sequence[Row]) -> ScoredPairs:
         name,
         [row.sentence1 for row in kept],
         [row.sentence2 for row in kept],
-        np.array([_gold(row) for row in kept], dtype=np.float64),
+        np.array([gold_score(row) for row in kept], dtype=np.float64),
     )
 
 
-def _gold(row: Row) -> float:
+def gold_score(row: Row) -> float:
+    """Return the gold score of a row, or raise DataError naming its place if it is none."""
     try:
         # float() also takes 0_5 and digits of other scripts.
         score = float(row.gold) if row.gold.isascii() and "_" not in row.gold else math.nan
