@@ -47,7 +47,10 @@ def run_evaluation(options: EvalOptions) -> dict[str, Any]:
         name: mean_random_cosine(table.embeddings, seed=options.seed)
         for name, table in tables.items()
     }
-    results = build_results(model, evaluate(tasks, tables), tasks, options.seed, random_cosine)
+    scores = evaluate(tasks, tables, options.similarity)
+    results = build_results(
+        model, scores, tasks, options.seed, random_cosine, similarity=options.similarity
+    )
     write_results(output / "results.json", results)
     print(format_table(results, published=PUBLISHED if options.published else ()))
     print(f"\nscores: {output / 'results.json'}")
@@ -120,7 +123,7 @@ def _draw(
 
     shown = task_columns(results["rows"])[0]
     task = next(task for task in tasks if task.name == shown)
-    rows = plot_rows(task, tables, results["rows"], options.seed)
+    rows = plot_rows(task, tables, results["rows"], options.seed, options.similarity)
     if options.report:
         curves = training_curves(metrics_path, _CURVES) if metrics_path is not None else {}
         report.write_report(output / "report.html", results, rows, shown, curves)
