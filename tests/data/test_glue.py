@@ -147,6 +147,14 @@ def test_broken_lines_of_qqp_are_skipped_and_counted(glue):
     )
 
 
+def test_blank_lines_are_no_rows(glue):
+    # Bug: an empty line at the end of a file, which editors leave, is a row of too few columns.
+    write(glue / "QNLI", "dev.tsv", QNLI, "0\tA\tB\tentailment", "", "1\tC\tD\tentailment", "")
+    write(glue / "QQP", "dev.tsv", QQP, "1\t3\t4\tA?\tB?\t1", "")
+    assert load_glue_task("qnli", glue).pairs == 2
+    assert "wrong number of columns" not in " ".join(load_glue_task("qqp", glue).notes)
+
+
 def test_a_file_of_broken_lines_is_an_error(glue):
     # Bug: a damaged download scored on what happens to be left.
     rows = ["1\t3\t4\tA\tB\t1"] * 20 + ["1\t3\t4\tA\tB"] * 11
