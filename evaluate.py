@@ -1,4 +1,4 @@
-"""Score sentence embeddings by the cosine similarity of pairs that people judged.
+"""Score sentence embeddings by the similarity (cosine) of pairs that people judged.
 
 A fitted flow, raw embeddings beside it:
   python evaluate.py --workdir=runs/demo
@@ -8,6 +8,8 @@ Baselines and flows fitted on each task's own text, one row each:
   python evaluate.py --encoder=mini_bert --data_dir=DIR --rows=standardize,whitening,flow
 On the STS tasks (DIR holds STS/, STSBenchmark/ and SICK/):
   python evaluate.py --workdir=runs/demo --data_dir=DIR --tasks=sts12,sts16,stsb
+On labelled pairs of GLUE (DIR holds QNLI/, MRPC/ and QQP/), as AUC:
+  python evaluate.py --workdir=runs/demo --data_dir=DIR --tasks=qnli,mrpc,qqp
 
 Writes results.json and report.html and prints a table.
 """
@@ -19,10 +21,10 @@ from ml_collections import config_flags
 
 from bertflow_jax import cli
 from bertflow_jax.config import Config
-from bertflow_jax.data.sts import TASKS
 from bertflow_jax.errors import ConfigError
-from bertflow_jax.evaluation.options import EvalOptions
+from bertflow_jax.evaluation.options import ALL_TASKS, EvalOptions
 from bertflow_jax.evaluation.run import run_evaluation
+from bertflow_jax.evaluation.similarities import SIMILARITIES
 
 flags.DEFINE_string("workdir", None, "Folder of a train.py run: scores raw and flow.")
 flags.DEFINE_integer("step", None, "Checkpoint of the workdir; default: the newest good one.")
@@ -51,13 +53,24 @@ config_flags.DEFINE_config_file(
 flags.DEFINE_list(
     "tasks",
     [],
-    f"Of {', '.join(TASKS)}; default: the seven STS tasks with --data_dir, else everyday (the "
+    f"Of {', '.join(ALL_TASKS)}; default: the seven STS tasks with --data_dir, else everyday (the "
     "pairs that come with the package).",
 )
 flags.DEFINE_string(
-    "data_dir", None, "Folder that holds STS/, STSBenchmark/ and SICK/, or tfds:DIR (docs/tfds.md)."
+    "data_dir",
+    None,
+    "Folder that holds STS/, STSBenchmark/ and SICK/, and QNLI/, MRPC/ and QQP/ in GLUE's layout; "
+    "or tfds:DIR, prepared TFDS data (docs/tfds.md).",
 )
-flags.DEFINE_list("splits", ["test"], "Of stsb and sickr: train, dev, test; several are joined.")
+flags.DEFINE_list(
+    "splits",
+    None,
+    "Of stsb, sickr, qnli, mrpc, qqp: train, dev, test; several are joined. Default: test; dev "
+    "where GLUE holds back the test labels.",
+)
+flags.DEFINE_enum(
+    "similarity", "cosine", list(SIMILARITIES), "Of two embeddings; distances count negatively."
+)
 flags.DEFINE_string("encoding", "utf-8", "Of the data files.")
 flags.DEFINE_string(
     "output", None, "Folder of results; default: WORKDIR/eval or runs/eval-ENCODER-POOLING."
@@ -76,8 +89,9 @@ def main() -> None:
     values: dict[str, Any] = {
         name: flags.FLAGS[name].value for name in EvalOptions.__dataclass_fields__
     }
-    lists = ("tasks", "splits", "rows", "fit_splits", "seeds")
+    lists = ("tasks", "rows", "fit_splits", "seeds")
     values |= {name: tuple(values[name]) for name in lists}
+    values["splits"] = None if values["splits"] is None else tuple(values["splits"])
     if values["config"] is not None:
         if not isinstance(values["config"], Config):
             raise ConfigError("--config: get_config() must return a bertflow_jax.config.Config")

@@ -93,7 +93,7 @@ class DataConfig:
       format: `auto` (by the file's name), `text`, `tsv`, `csv` or `sts`.
       columns: for tsv/csv: one or two column names (or 0-based numbers, for a file without a
         header), separated by a comma.
-      task: for an STS folder: `stsb`, `sickr`, `sts12` ... `sts16`.
+      task: for such a folder: `stsb`, `sickr`, `sts12` ... `sts16`, `qnli`, `mrpc`, `qqp`.
       splits: for an STS folder: splits separated by commas.
       encoding: text encoding of the files.
       held_out: share of the examples kept out of the fit, for the held-out bits/dim; in [0, 0.5].

@@ -111,7 +111,7 @@ def task_folder(data_dir: Path, task: str) -> Path:
 
 def check_splits(task: str, splits: Sequence[str], field: str) -> None:
     """Raise DataError, naming flag or config `field`, for a split not there or named twice."""
-    known = _SPLITS[task]
+    known = _SPLITS.get(task, ("train", "dev", "test"))
     given = f"{field}={','.join(splits)}"
     unknown = [repr(split) for split in splits if split not in known]
     if unknown or not splits:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bertflow_jax.config import DataConfig
 from bertflow_jax.data import columns, sts_files
+from bertflow_jax.data.glue import BINARY_TASKS, glue_source
 from bertflow_jax.data.lines import digest, read_lines
 from bertflow_jax.data.sts import EVERYDAY
 from bertflow_jax.data.tfds_builders import reader, tfds_folder
@@ -53,6 +54,7 @@ def load_text(config: DataConfig) -> TextCorpus:
       sts: a folder; all pairs of `config.task` in `config.splits`. Gold files are never opened:
         STS 2016 gives all 9,183 candidate pairs, as in the released BERT-flow code, although only
         1,186 of them are scored.
+        The tasks qnli, mrpc and qqp are read from GLUE's folders.
       tfds:DIR: the same pairs from data prepared by `data.tfds_builders`; labels stay undecoded.
 
     Raises:
@@ -161,6 +163,8 @@ def _pick_columns(
 
 def _read_sts(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
     task = config.task
+    if task in BINARY_TASKS:
+        return _read_glue(config)
     folder = sts_files.task_folder(path, task)
     splits = _splits(config)
     sts_files.check_splits(task, splits, "data.splits")
@@ -178,6 +182,15 @@ def _read_sts(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, 
     return examples, details
 
 
+def _read_glue(config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
+    splits = _splits(config)
+    sts_files.check_splits(config.task, splits, "data.splits")
+    source = glue_source(config.task, config.path, config.encoding, "data.path")
+    rows = [row for split in splits for row in source.read(split).rows]
+    details = {"task": config.task, "splits": splits, "unlabelled_pairs_included": True}
+    return [(row.sentence1, row.sentence2) for row in rows], details
+
+
 def _splits(config: DataConfig) -> list[str]:
     return [split.strip() for split in config.splits.split(",") if split.strip()]
 
@@ -188,6 +201,9 @@ def _read_tfds(folder: Path, config: DataConfig) -> tuple[list[Example], dict[st
             f"data.path={config.path} is prepared STS data: leave data.columns and data.format "
             "unset"
         )
+    if config.task in BINARY_TASKS:
+        examples, found = _read_glue(config)
+        return examples, {"format": "tfds", **found}
     splits = _splits(config)
     pairs = reader.read_sentences(folder, config.task, splits, "data.splits")
     details: dict[str, Any] = {

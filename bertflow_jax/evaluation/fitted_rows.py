@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 
 from bertflow_jax.config import Config, DataConfig
+from bertflow_jax.data.glue import BINARY_TASKS
+from bertflow_jax.data.glue_files import SPLITS
 from bertflow_jax.data.sts import StsTask
 from bertflow_jax.data.sts_files import STS_TASKS, task_splits
 from bertflow_jax.data.text import TextCorpus, load_text
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.evaluation.metrics import AGGREGATIONS
+from bertflow_jax.evaluation.options import EvalOptions
 from bertflow_jax.evaluation.tasks import SentenceTable, evaluate
 from bertflow_jax.postprocess.base import PostProcessor
 from bertflow_jax.postprocess.spec import has_flow, make_postprocessor
@@ -82,13 +85,14 @@ def load_fit_texts(
         if own is None:
             raise ConfigError("--fit=run is the text of a --workdir's fit; an encoder has none")
         shared = load_text(own)
-    elif fit in STS_TASKS or fit == EVERYDAY:
+    elif fit in (*STS_TASKS, *BINARY_TASKS, EVERYDAY):
         shared = _task_text(fit, splits, data_dir)
     elif os.path.exists(fit):
         shared = load_text(DataConfig(path=fit))
     else:
         raise ConfigError(
-            f"--fit={fit}: neither {TARGET}, {OWN}, a task ({', '.join((*STS_TASKS, EVERYDAY))}) "
+            f"--fit={fit}: neither {TARGET}, {OWN}, a task ("
+            f"{', '.join((*STS_TASKS, *BINARY_TASKS, EVERYDAY))}) "
             "nor a text file that is there"
         )
     return FitTexts(dict.fromkeys(tasks, shared))
@@ -99,15 +103,15 @@ def _task_text(task: str, splits: Sequence[str], data_dir: str | None) -> TextCo
         return load_text(DataConfig(path=EVERYDAY))
     if data_dir is None:
         raise ConfigError(f"--fit={task} needs --data_dir=DIR, where the text of {task} lies")
-    known = task_splits(task)
+    known = SPLITS if task in BINARY_TASKS else task_splits(task)
     taken = splits if splits and len(known) > 1 else known
     return load_text(DataConfig(path=data_dir, task=task, splits=",".join(taken)))
 
 
-def check_rows(rows: Sequence[str], config: Config) -> None:
+def check_rows(rows: Sequence[str]) -> None:
     """Raise ConfigError for a row that cannot be made, before an encoder is loaded."""
     for spec in rows:
-        make_postprocessor(spec, lambda: _flow(config, 0))
+        make_postprocessor(spec, lambda: _flow(Config(), 0))
 
 
 def _flow(config: Config, seed: int) -> PostProcessor:
@@ -150,8 +154,7 @@ def fit_row(
 
 
 def score_rows(
-    rows: Sequence[str],
-    seeds: Sequence[int],
+    options: EvalOptions,
     config: Config,
     raw: SentenceTable,
     texts: FitTexts,
@@ -164,12 +167,13 @@ def score_rows(
     """
     scored: dict[str, dict[str, Any]] = {}
     tables: dict[str, Tables] = {}
-    for spec in rows:
+    seeds = [int(seed) for seed in options.seeds]
+    for spec in options.rows:
         runs: dict[int, dict[str, Any]] = {}
         for seed in seeds if has_flow(spec) else seeds[:1]:
             found = fit_row(spec, seed, config, raw, texts, tasks)
             tables.setdefault(spec, found)
-            runs[seed] = evaluate(tasks, {spec: found})[spec]
+            runs[seed] = evaluate(tasks, {spec: found}, options.similarity)[spec]
         scored[spec] = next(iter(runs.values()))
         if len(runs) > 1:
             scored[spec] = {
@@ -192,14 +196,20 @@ def _mean(values: Sequence[Any]) -> Any:
 
 
 def _spread(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, float | None]]:
-    """Return task -> aggregation -> standard deviation (n - 1) of Spearman x 100 over the runs."""
+    """Return task -> aggregation (or `auc`) -> standard deviation (n - 1) over the runs.
+
+    Of Spearman or AUC x 100.
+    """
     spread: dict[str, dict[str, float | None]] = {}
     for task, result in runs[0].items():
-        if isinstance(result, dict):
+        if not isinstance(result, dict):
+            continue
+        if "auc" in result:
+            spread[task] = {"auc": _deviation([run[task]["auc"] for run in runs])}
+        else:
             spread[task] = {
                 how: _deviation([run[task][how]["spearman"] for run in runs])
                 for how in AGGREGATIONS
-                if how in result
             }
     return spread
 

@@ -45,14 +45,22 @@ def cosine_similarity(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
     Raises:
       InputError: the shapes differ, or a value is NaN or infinite (the row is named).
     """
+    left, right = matching_rows(a, b)
+    cosine = np.sum(_unit_rows(left) * _unit_rows(right), axis=1)
+    return np.round(np.clip(cosine, -1.0, 1.0), _DECIMALS)
+
+
+def matching_rows(a: ArrayLike, b: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return two float[N, D] as float64; raises InputError for other shapes or NaN (row named)."""
     left, right = np.asarray(a, np.float64), np.asarray(b, np.float64)
     if left.ndim != 2 or left.shape != right.shape:
         raise InputError(
             f"embeddings of shapes {left.shape} and {right.shape}: two arrays float[N, D] of the "
             "same shape are needed"
         )
-    cosine = np.sum(_unit_rows(left) * _unit_rows(right), axis=1)
-    return np.round(np.clip(cosine, -1.0, 1.0), _DECIMALS)
+    check_finite(left)
+    check_finite(right)
+    return left, right
 
 
 def check_finite(embeddings: NDArray[np.floating]) -> None:
@@ -67,7 +75,6 @@ def check_finite(embeddings: NDArray[np.floating]) -> None:
 
 def _unit_rows(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return rows of length 1 (zero rows stay zero), without overflow of the squares."""
-    check_finite(x)
     largest = np.max(np.abs(x), axis=1, keepdims=True, initial=0.0)
     scaled = x / np.where(largest > 0, largest, 1.0)
     return scaled / np.where(largest > 0, np.linalg.norm(scaled, axis=1, keepdims=True), 1.0)

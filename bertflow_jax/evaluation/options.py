@@ -9,10 +9,14 @@ from typing import Any
 
 from bertflow_jax.checks import ENCODER_SETTINGS, check_encoder_settings
 from bertflow_jax.config import Config
+from bertflow_jax.data.glue import BINARY_TASKS, holds_glue_stsb, load_glue_task
 from bertflow_jax.data.sts import TASKS, StsTask, load_task
 from bertflow_jax.errors import ConfigError, DataNotFoundError
+from bertflow_jax.evaluation.similarities import SIMILARITIES
 from bertflow_jax.paths import user_path
 from bertflow_jax.workdir import prepare_output
+
+ALL_TASKS = (*TASKS, *BINARY_TASKS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +38,11 @@ class EvalOptions:
       config: its `flow` and `train` sections shape the flows among the rows; None takes the
         workdir's, or the released ones.
       tasks: names; empty takes the seven STS tasks, or `everyday` without a data_dir.
-      data_dir: folder with `STS/`, `STSBenchmark/`, `SICK/`, or `tfds:DIR` (see `data.sts`).
-      splits: of stsb and sickr; several are scored as one set.
+      data_dir: folder with `STS/`, `STSBenchmark/`, `SICK/`, and `QNLI/`, `MRPC/`, `QQP/` in
+        GLUE's layout; or `tfds:DIR`, prepared TFDS data (see `data.sts`).
+      splits: of stsb, sickr, qnli, mrpc, qqp; several are scored as one set. None takes test of
+        STS tasks, and what `glue.load_glue_task` says of the others.
+      similarity: a key of `similarities.SIMILARITIES`, that every task is scored with.
       encoding: of the data files.
       output: folder; None takes `WORKDIR/eval`, or `runs/eval-<encoder>[-<pooling>]`.
       cache_dir: of embeddings; None takes the run's own, or the user's cache folder.
@@ -58,7 +65,8 @@ class EvalOptions:
     config: Config | None = None
     tasks: tuple[str, ...] = ()
     data_dir: str | None = None
-    splits: tuple[str, ...] = ("test",)
+    splits: tuple[str, ...] | None = None
+    similarity: str = "cosine"
     encoding: str = "utf-8"
     output: str | None = None
     cache_dir: str | None = None
@@ -94,6 +102,10 @@ def check_options(options: EvalOptions) -> None:
     else:
         _check_workdir(options)
     _check_rows(options)
+    if options.similarity not in SIMILARITIES:
+        raise ConfigError(
+            f"--similarity={options.similarity}: must be one of {', '.join(SIMILARITIES)}"
+        )
     if options.max_length is not None and options.max_length < 3:
         raise ConfigError(
             f"--max_length={options.max_length}: must be at least 3 ([CLS], one token, [SEP])"
@@ -142,21 +154,27 @@ def load_tasks(options: EvalOptions) -> list[StsTask]:
             f"--tasks={','.join(names)}: a name is blank; put one comma between two names, and "
             "none at the end"
         )
-    unknown = [name for name in names if name not in TASKS]
+    unknown = [name for name in names if name not in ALL_TASKS]
     if unknown:
-        raise ConfigError(f"--tasks: unknown {', '.join(unknown)}; known are {', '.join(TASKS)}")
+        raise ConfigError(
+            f"--tasks: unknown {', '.join(unknown)}; known are {', '.join(ALL_TASKS)}"
+        )
     if len(set(names)) < len(names):
         raise ConfigError(f"--tasks={','.join(names)}: a task is named twice")
     need_data = [name for name in names if name != "everyday"]
     if need_data and options.data_dir is None:
         raise ConfigError(
             f"--tasks={','.join(need_data)} needs --data_dir=DIR, the folder that holds STS/, "
-            "STSBenchmark/ and SICK/"
+            "STSBenchmark/ and SICK/, and QNLI/, MRPC/ and QQP/ of GLUE"
         )
-    return [
-        load_task(name, options.data_dir, options.splits, encoding=options.encoding)
-        for name in names
-    ]
+    return [_load_task(name, options) for name in names]
+
+
+def _load_task(name: str, options: EvalOptions) -> StsTask:
+    folder, splits, encoding = options.data_dir, options.splits, options.encoding
+    if name in BINARY_TASKS or (name == "stsb" and holds_glue_stsb(folder or "")):
+        return load_glue_task(name, folder, splits, encoding)
+    return load_task(name, folder, ("test",) if splits is None else splits, encoding=encoding)
 
 
 def output_folder(options: EvalOptions) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertflow_jax.data.glue import BinaryTask
 from bertflow_jax.data.lines import read_lines
 from bertflow_jax.data.sts import StsTask
 from bertflow_jax.evaluation.metrics import random_pair_cosines
@@ -30,17 +31,22 @@ class RowPlot:
       spectrum: float64[D], eigenvalues of the covariance over their sum, largest first; all 0 for
         embeddings without variance.
       random_cosines: float64[P], cosines of random pairs of sentences.
-      gold: float64[N], gold scores of (a sample of) one task's pairs.
-      cosines: float64[N], cosines of the same pairs.
-      spearman: of all pairs of that task, x 100, or None.
+      gold: float64[N], gold scores of (a sample of) one task's pairs, labels 0 and 1 of a
+        `BinaryTask`.
+      similarities: float64[N], of the same pairs.
+      score: of all pairs of that task, x 100, or None: Spearman, of a `BinaryTask` AUC.
+      binary: whether the gold scores are labels.
+      similarity: a key of `similarities.SIMILARITIES`.
     """
 
     name: str
     spectrum: NDArray[np.float64]
     random_cosines: NDArray[np.float64]
     gold: NDArray[np.float64]
-    cosines: NDArray[np.float64]
-    spearman: float | None
+    similarities: NDArray[np.float64]
+    score: float | None
+    binary: bool = False
+    similarity: str = "cosine"
 
     @property
     def mean_random_cosine(self) -> float | None:
@@ -59,6 +65,7 @@ def plot_rows(
     tables: Mapping[str, SentenceTable],
     results: Mapping[str, Mapping[str, Any]],
     seed: int = 0,
+    similarity: str = "cosine",
 ) -> list[RowPlot]:
     """Return the plotted numbers of every row.
 
@@ -67,21 +74,26 @@ def plot_rows(
       tables: row -> embeddings of all sentences.
       results: row -> scores, from `tasks.evaluate`.
       seed: of the sampled pairs and points; every row samples the same ones.
+      similarity: that the results are of.
     """
+    binary = isinstance(task, BinaryTask)
     gold = np.concatenate([pairs.scores for pairs in task.subsets.values()])
     rng = np.random.default_rng(seed)
     shown = np.sort(rng.choice(len(gold), min(len(gold), _MAX_POINTS), replace=False))
     rows = []
     for name, table in tables.items():
-        cosines = np.concatenate(list(task_similarities(task, table).values()))
+        values = np.concatenate(list(task_similarities(task, table, similarity).values()))
+        scores = results[name][task.name]
         rows.append(
             RowPlot(
                 name,
                 spectrum(table.embeddings, seed),
                 random_pair_cosines(table.embeddings, seed=seed),
                 gold[shown],
-                cosines[shown],
-                results[name][task.name]["all"]["spearman"],
+                values[shown],
+                scores["auc"] if binary else scores["all"]["spearman"],
+                binary,
+                similarity,
             )
         )
     return rows

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from bertflow_jax.errors import ConfigError, WorkdirError
 from bertflow_jax.evaluation.plot_data import Curve, RowPlot
+from bertflow_jax.evaluation.similarities import TITLES
 
 FIGURE_SUFFIXES = (".png", ".svg")
 # Blue and vermilion of Okabe and Ito: told apart under every common colour blindness.
@@ -35,6 +36,7 @@ _STYLE: Any = {
     "svg.hashsalt": "bertflow_jax",
 }
 _GOLD_TICKS = range(6)
+_NEGATIVE = "#8a8a8a"
 
 
 def row_color(position: int) -> str:
@@ -70,24 +72,47 @@ def draw_random_cosines(axes: Axes, row: RowPlot, color: str) -> None:
     )
 
 
-def lowest_cosine(rows: Sequence[RowPlot]) -> float:
-    """Return the lower end of the cosine axis that all rows share, so that panels compare."""
-    return min([0.0, *(float(row.cosines.min()) for row in rows if row.cosines.size)]) - 0.05
+def similarity_limits(rows: Sequence[RowPlot]) -> tuple[float, float]:
+    """Return the ends of the similarity axis that all rows share, so that panels compare."""
+    values = np.concatenate([row.similarities for row in rows] or [np.empty(0)])
+    if not rows or rows[0].similarity == "cosine":
+        return float(values.min(initial=0.0)) - 0.05, 1.05
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+    margin = 0.05 * (high - low) or 0.5
+    return low - margin, high + margin
 
 
-def draw_gold(axes: Axes, row: RowPlot, color: str, lowest: float) -> None:
-    """Gold score against cosine, one point a pair."""
+def draw_gold(axes: Axes, row: RowPlot, color: str, limits: tuple[float, float]) -> None:
+    """Gold score against similarity, one point a pair; of labels, a histogram of each."""
+    score = "undefined" if row.score is None else f"{row.score:.1f}"
+    if row.binary:
+        axes.set_title(f"{row.name}: AUC {score}")
+        _draw_labels(axes, row, color, limits)
+        return
     # Thousands of points as vectors would make a file of megabytes.
-    axes.scatter(row.gold, row.cosines, s=7, alpha=0.35, color=color, linewidths=0, rasterized=True)
-    score = "undefined" if row.spearman is None else f"{row.spearman:.1f}"
+    axes.scatter(
+        row.gold, row.similarities, s=7, alpha=0.35, color=color, linewidths=0, rasterized=True
+    )
     axes.set(
         title=f"{row.name}: Spearman {score}",
         xlim=(-0.2, 5.2),
-        ylim=(lowest, 1.05),
+        ylim=limits,
         xticks=list(_GOLD_TICKS),
         xlabel="gold score (0 unrelated, 5 same meaning)",
-        ylabel="cosine",
+        ylabel=TITLES[row.similarity],
     )
+
+
+def _draw_labels(axes: Axes, row: RowPlot, color: str, limits: tuple[float, float]) -> None:
+    """Share of the pairs of each label over their similarity."""
+    bins = list(np.linspace(*limits, 41))
+    for label, shade, name in ((0, _NEGATIVE, "label 0"), (1, color, "label 1")):
+        values = row.similarities[row.gold == label]
+        if values.size:
+            weights = np.full(values.size, 1 / values.size)
+            axes.hist(values, bins=bins, weights=weights, color=shade, alpha=0.6, label=name)
+            axes.legend()
+    axes.set(xlim=limits, xlabel=TITLES[row.similarity], ylabel="share of the label's pairs")
 
 
 def draw_spectrum(axes: Axes, rows: Sequence[RowPlot]) -> None:
@@ -125,7 +150,8 @@ def check_figure_path(path: Path) -> None:
 def effect_figure(path: Path, rows: Sequence[RowPlot], title: str) -> None:
     """Write the effect of a flow as one picture: a column a row (raw, flow, ...).
 
-    The upper panels show the cosines of random pairs, the lower ones gold score against cosine.
+    The upper panels show the cosines of random pairs, the lower ones gold score against
+    similarity.
 
     Args:
       path: ends in `.png` or `.svg`.
@@ -145,7 +171,7 @@ def effect_figure(path: Path, rows: Sequence[RowPlot], title: str) -> None:
         for position, row in enumerate(rows):
             color = row_color(position)
             draw_random_cosines(panels[0, position], row, color)
-            draw_gold(panels[1, position], row, color, lowest_cosine(rows))
+            draw_gold(panels[1, position], row, color, similarity_limits(rows))
         for panel in panels[:, 1:].flat:
             panel.set_ylabel("")
         figure.suptitle(title)

@@ -7,10 +7,12 @@ from typing import Any
 from bertflow_jax.evaluation import plots, report_page, report_tables
 from bertflow_jax.evaluation.metrics import AGGREGATIONS
 from bertflow_jax.evaluation.plot_data import Curve, RowPlot
+from bertflow_jax.evaluation.similarities import TITLES
 from bertflow_jax.evaluation.table import (
     COLUMNS,
     header_cells,
     score_cells,
+    split_tasks,
     task_columns,
 )
 from bertflow_jax.evaluation.tasks import PAPER_AGGREGATION
@@ -50,6 +52,7 @@ def write_report(
         *_spectrum(rows),
         *_training(curves or {}),
         *report_tables.subsets(results),
+        *report_tables.labelled(results),
         *report_tables.published(results),
         *report_tables.provenance(results),
     ]
@@ -58,26 +61,37 @@ def write_report(
 
 def _summary(results: Mapping[str, Any]) -> list[str]:
     model = results["model"]
-    averages = {name: row["average"] for name, row in results["rows"].items()}
+    what, averages = _headline(results)
     first, *_, last = [next(iter(averages)), *averages]
     before, after = averages[first], averages[last]
     if before is None or after is None:
-        text = "At least one average is undefined; the reasons are in the tables below."
+        kind = "AUC" if "AUC" in what else "average"
+        text = f"At least one {kind} is undefined; the reasons are in the tables below."
     elif first == last:
-        text = f"The average Spearman correlation with the gold scores is {before:.2f}."
+        text = f"{what} is {before:.2f}."
     else:
         # Of the rounded values, so that a reader who subtracts finds the same number.
         change = round(after, 2) - round(before, 2)
         text = (
-            "The average Spearman correlation with the gold scores goes from "
-            f"{before:.2f} ({first}) to {after:.2f} ({last}), {abs(change):.2f} points "
-            f"{'up' if change >= 0 else 'down'}."
+            f"{what} goes from {before:.2f} ({first}) to {after:.2f} ({last}), "
+            f"{abs(change):.2f} points {'up' if change >= 0 else 'down'}."
         )
     return [
         "<h1>Sentence similarity report</h1>",
         report_page.paragraph(text, "lead"),
         report_page.paragraph(f"{_model_name(model)}. {results['provenance']['date']}.", "quiet"),
     ]
+
+
+def _headline(results: Mapping[str, Any]) -> tuple[str, dict[str, float | None]]:
+    """Return what the first sentence is about, and its number in every row."""
+    rows = results["rows"]
+    correlations, binary = split_tasks(task_columns(rows))
+    if correlations:
+        what = "The average Spearman correlation with the gold scores"
+        return what, {name: row["average"] for name, row in rows.items()}
+    what = f"The AUC of {COLUMNS[binary[0]]}"
+    return what, {name: row[binary[0]]["auc"] for name, row in rows.items()}
 
 
 def _model_name(model: Mapping[str, Any]) -> str:
@@ -91,18 +105,32 @@ def _model_name(model: Mapping[str, Any]) -> str:
 def _scores(results: Mapping[str, Any]) -> list[str]:
     rows = results["rows"]
     tasks = task_columns(rows)
+    correlations, binary = split_tasks(tasks)
+    similarity = TITLES[results["provenance"]["similarity"]]
     header = ["", *header_cells(tasks)]
     main = [[name, *score_cells(row, tasks, PAPER_AGGREGATION)] for name, row in rows.items()]
-    out = [
-        report_page.heading("Scores"),
-        report_page.paragraph(
-            "Each pair has a gold score of how similar its sentences are, in the STS sets given by "
-            "people. The number here says how well the order of the cosines agrees with it: "
-            "Spearman correlation x 100. 100 is full agreement, 0 none."
-        ),
-        report_page.table(header, main, best=True),
-    ]
-    if any(len(row[task]["subsets"]) > 1 for row in rows.values() for task in tasks):
+    out = [report_page.heading("Scores")]
+    if correlations:
+        out.append(
+            report_page.paragraph(
+                "Each pair has a gold score of how similar its sentences are, in the STS sets "
+                "given by people. The number here says how well the order of the similarities "
+                f"({similarity}) agrees with it: Spearman correlation x 100. 100 is full "
+                "agreement, 0 none."
+            )
+        )
+    if binary:
+        names = ", ".join(COLUMNS[task] for task in binary)
+        out.append(
+            report_page.paragraph(
+                f"The pairs of {names} have a label, yes or no. Their number is AUC x 100: how "
+                f"often a pair labelled yes has the higher similarity ({similarity}) of the two, "
+                "where one pair of each label is drawn. 100 is always, 50 is chance. It is no part "
+                "of an average."
+            )
+        )
+    out.append(report_page.table(header, main, best=True))
+    if any(len(row[task]["subsets"]) > 1 for row in rows.values() for task in correlations):
         out.append(
             report_page.paragraph(
                 "A year has several subsets. Its score here is the "
@@ -110,7 +138,7 @@ def _scores(results: Mapping[str, Any]) -> list[str]:
             )
         )
         others = [
-            [f"{name}, {how}", *score_cells(row, tasks, how)]
+            [f"{name}, {how}", *score_cells(row, correlations, how)]
             for how in AGGREGATIONS
             for name, row in rows.items()
         ]
@@ -120,7 +148,7 @@ def _scores(results: Mapping[str, Any]) -> list[str]:
                 report_page.paragraph(
                     "; ".join(f"{how}: {_MEANING[how]}" for how in AGGREGATIONS) + "."
                 )
-                + report_page.table(header, others),
+                + report_page.table(["", *header_cells(correlations)], others),
             )
         )
     notes = [f"{COLUMNS[task]}: {note}." for task, note in _notes(results)]
@@ -156,18 +184,28 @@ def _random_pairs(rows: Sequence[RowPlot]) -> list[str]:
 def _gold(rows: Sequence[RowPlot], title: str) -> list[str]:
     images = [
         (
-            plots.svg(plots.draw_gold, row, color, plots.lowest_cosine(rows)),
-            f"Gold score against cosine of {len(row.gold)} pairs, {row.name}",
+            plots.svg(plots.draw_gold, row, color, plots.similarity_limits(rows)),
+            f"Gold score against similarity of {len(row.gold)} pairs, {row.name}",
         )
         for row, color in _colored(rows)
     ]
     count = len(rows[0].gold) if rows else 0
-    return [
-        report_page.heading("Cosine against gold score"),
-        report_page.paragraph(
+    similarity = TITLES[rows[0].similarity] if rows else TITLES["cosine"]
+    if rows and rows[0].binary:
+        heading = f"{similarity[0].upper()}{similarity[1:]} by label"
+        text = (
+            f"{count} sentence pairs of {title}, those of each label as a share of that label. The "
+            "better the vectors, the less the two overlap, with label 1 to the right."
+        )
+    else:
+        heading = f"{similarity[0].upper()}{similarity[1:]} against gold score"
+        text = (
             f"Each point is one of {count} sentence pairs of {title}. The better the vectors, the "
             "more the points rise from lower left to upper right."
-        ),
+        )
+    return [
+        report_page.heading(heading),
+        report_page.paragraph(text),
         report_page.panels(images),
     ]
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bertflow_jax.data.glue import BinaryTask
 from bertflow_jax.data.sts import StsTask
 from bertflow_jax.evaluation.metrics import AGGREGATIONS
 from bertflow_jax.evaluation.tasks import PAPER_AGGREGATION, task_average
@@ -26,6 +27,7 @@ def build_results(
     tasks: Sequence[StsTask],
     seed: int,
     random_cosine: Mapping[str, float | None],
+    similarity: str = "cosine",
 ) -> dict[str, Any]:
     """Return the content of results.json.
 
@@ -35,6 +37,7 @@ def build_results(
       tasks: the tasks that were scored, for their digests and notes.
       seed: of the random pairs.
       random_cosine: row -> mean cosine of random pairs of the tasks' distinct sentences.
+      similarity: that the scores are of.
 
     Returns:
       {"model", "rows", "averages", "mean_random_cosine", "provenance"}: `averages` gives every
@@ -50,21 +53,29 @@ def build_results(
         "rows": {name: dict(row) for name, row in rows.items()},
         "averages": averages,
         "mean_random_cosine": dict(random_cosine),
-        "provenance": provenance(tasks, seed),
+        "provenance": provenance(tasks, seed, similarity),
     }
 
 
-def provenance(tasks: Sequence[StsTask], seed: int) -> dict[str, Any]:
+def provenance(tasks: Sequence[StsTask], seed: int, similarity: str = "cosine") -> dict[str, Any]:
     """Return what it takes to repeat an evaluation: when, with what, on which data."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": list(sys.argv),
         "seed": seed,
-        "average": f"unweighted mean over the tasks of the {PAPER_AGGREGATION} Spearman",
-        "similarity": "cosine",
-        "scale": "correlations x 100",
+        "average": (
+            f"unweighted mean over the STS tasks of the {PAPER_AGGREGATION} Spearman; tasks scored "
+            "by AUC are no part of it"
+        ),
+        "similarity": similarity,
+        "scale": "correlations, AUC, accuracy and F1 x 100",
         "tasks": {
-            task.name: {"sha256": task.sha256, "pairs": task.pairs, "notes": list(task.notes)}
+            task.name: {
+                "sha256": task.sha256,
+                "pairs": task.pairs,
+                "notes": list(task.notes),
+                **_threshold_source(task),
+            }
             for task in tasks
         },
         "git_commit": git_commit(_ROOT),
@@ -72,6 +83,16 @@ def provenance(tasks: Sequence[StsTask], seed: int) -> dict[str, Any]:
         "platform": platform.platform(),
         "packages": {"bertflow_jax": __version__, **_versions()},
     }
+
+
+def _threshold_source(task: StsTask) -> dict[str, Any]:
+    """Say which pairs chose the thresholds: they decide accuracy and F1 as the scored ones do."""
+    if not isinstance(task, BinaryTask):
+        return {}
+    pairs = task.threshold_pairs
+    chosen = StsTask(task.name, {task.threshold_from: pairs})
+    source = {"split": task.threshold_from, "sha256": chosen.sha256, "pairs": len(pairs)}
+    return {"split": task.split, "thresholds": source}
 
 
 def _versions() -> dict[str, str | None]:

@@ -49,14 +49,18 @@ def run_evaluation(options: EvalOptions) -> dict[str, Any]:
     check_options(options)
     tasks = load_tasks(options)
     output = prepare_output(output_folder(options))
+    # The text of the run's own fit is known with the run; any other is read before a model is.
+    of_the_run = options.workdir is not None and options.fit in ("", "run")
+    texts = None if of_the_run else _fit_texts(options, tasks)
     source = _workdir_source(options) if options.workdir is not None else _encoder_source(options)
-    texts = _fit_texts(options, tasks, source)
+    if of_the_run:
+        texts = _fit_texts(options, tasks, source.own_text)
     raw = _raw_table(options, tasks, source, texts)
     scored = list(dict.fromkeys(text for task in tasks for text in task.sentences))
     shared = {"raw": raw.only(scored)}
     if source.flow is not None:
         shared["flow"] = shared["raw"].map(source.flow.transform)
-    rows = evaluate(tasks, shared)
+    rows = evaluate(tasks, shared, options.similarity)
     tables: dict[str, Tables] = {
         name: dict.fromkeys([task.name for task in tasks], table) for name, table in shared.items()
     }
@@ -64,15 +68,16 @@ def run_evaluation(options: EvalOptions) -> dict[str, Any]:
     if texts is not None:
         from bertflow_jax.evaluation.fitted_rows import score_rows
 
-        seeds = [int(seed) for seed in options.seeds]
-        fitted, fitted_tables = score_rows(options.rows, seeds, source.config, raw, texts, tasks)
+        fitted, fitted_tables = score_rows(options, source.config, raw, texts, tasks)
         # The workdir's own flow has the name already.
         names = {row: f"{row}, fitted here" if row in rows else row for row in fitted}
         rows |= {names[row]: scores for row, scores in fitted.items()}
         tables |= {names[row]: found for row, found in fitted_tables.items()}
         model = {**model, "fitted": _fitted_record(options, source.config, texts)}
     random_cosine = {name: _random_cosine(found, options.seed) for name, found in tables.items()}
-    results = build_results(model, rows, tasks, options.seed, random_cosine)
+    results = build_results(
+        model, rows, tasks, options.seed, random_cosine, similarity=options.similarity
+    )
     write_results(output / "results.json", results)
     print(format_table(results, published=PUBLISHED if options.published else ()))
     print(f"\nscores: {output / 'results.json'}")
@@ -136,14 +141,16 @@ def _encoder_source(options: EvalOptions) -> _Source:
     return _Source(encoder, identity, None, options.config or Config(), None, model, None)
 
 
-def _fit_texts(options: EvalOptions, tasks: list[StsTask], source: _Source) -> "FitTexts | None":
+def _fit_texts(
+    options: EvalOptions, tasks: list[StsTask], own: DataConfig | None = None
+) -> "FitTexts | None":
     if not options.rows:
         return None
     from bertflow_jax.evaluation.fitted_rows import check_rows, load_fit_texts
 
-    check_rows(options.rows, source.config)
+    check_rows(options.rows)
     names = [task.name for task in tasks]
-    return load_fit_texts(options.fit, options.fit_splits, names, options.data_dir, source.own_text)
+    return load_fit_texts(options.fit, options.fit_splits, names, options.data_dir, own)
 
 
 def _raw_table(
@@ -209,7 +216,7 @@ def _draw(
     drawn = {name: found[shown] for name, found in tables.items()}
     if options.rows:  # a row fitted for each task has no common space of all tasks' sentences
         drawn = {name: table.only(task.sentences) for name, table in drawn.items()}
-    rows = plot_rows(task, drawn, results["rows"], options.seed)
+    rows = plot_rows(task, drawn, results["rows"], options.seed, options.similarity)
     if options.report:
         curves = training_curves(metrics_path, _CURVES) if metrics_path is not None else {}
         report.write_report(output / "report.html", results, rows, shown, curves)

@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from bertflow_jax.data.glue import BINARY_TASKS
 from bertflow_jax.evaluation.published import PublishedRow
+from bertflow_jax.evaluation.similarities import TITLES
 from bertflow_jax.evaluation.tasks import PAPER_AGGREGATION, task_average
 
 COLUMNS = {
@@ -15,6 +17,9 @@ COLUMNS = {
     "sts15": "STS15",
     "sts16": "STS16",
     "everyday": "everyday",
+    "qnli": "QNLI",
+    "mrpc": "MRPC",
+    "qqp": "QQP",
 }
 UNDEFINED = "n/a"
 
@@ -24,26 +29,49 @@ def task_columns(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [task for task in COLUMNS if any(task in row for row in rows.values())]
 
 
+def split_tasks(tasks: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the tasks scored by a correlation and those scored by an AUC, in the given order."""
+    correlations = [task for task in tasks if task not in BINARY_TASKS]
+    return correlations, [task for task in tasks if task in BINARY_TASKS]
+
+
 def score_cells(row: Mapping[str, Any], tasks: Sequence[str], aggregation: str) -> list[str]:
-    """Return the Spearman x 100 of each task and (for several tasks) their average, as text."""
-    scores = [row[task][aggregation]["spearman"] for task in tasks]
-    if len(tasks) > 1:
-        scores.append(task_average({task: row[task] for task in tasks}, aggregation)[0])
+    """Return Spearman x 100, (for several tasks) its average, then AUC x 100, as text."""
+    correlations, binary = split_tasks(tasks)
+    scores = [row[task][aggregation]["spearman"] for task in correlations]
+    if len(correlations) > 1:
+        scores.append(task_average({task: row[task] for task in correlations}, aggregation)[0])
+    scores += [row[task]["auc"] for task in binary]
     return [UNDEFINED if score is None else f"{score:.2f}" for score in scores]
 
 
 def header_cells(tasks: Sequence[str]) -> list[str]:
     """Return the column titles that go with `score_cells`."""
-    return [COLUMNS[task] for task in tasks] + (["Avg"] if len(tasks) > 1 else [])
+    correlations, binary = split_tasks(tasks)
+    average = ["Avg"] if len(correlations) > 1 else []
+    return [COLUMNS[task] for task in correlations] + average + [COLUMNS[task] for task in binary]
 
 
 def published_cells(row: PublishedRow, tasks: Sequence[str]) -> list[str]:
     """Return a published row's cells under the same columns; blank where nothing is published."""
-    scores = [row.scores.get(task) for task in tasks]
+    correlations, binary = split_tasks(tasks)
+    scores = [row.scores.get(task) for task in correlations]
     known = [score for score in scores if score is not None]
-    if len(tasks) > 1:
-        scores.append(sum(known) / len(known) if len(known) == len(tasks) else None)
+    if len(correlations) > 1:
+        scores.append(sum(known) / len(known) if len(known) == len(correlations) else None)
+    scores += [row.scores.get(task) for task in binary]
     return ["" if score is None else f"{score:.2f}" for score in scores]
+
+
+def score_title(results: Mapping[str, Any], aggregation: str) -> str:
+    """Return what the numbers of a table are: statistic, similarity, aggregation."""
+    correlations, binary = split_tasks(task_columns(results["rows"]))
+    of = f"of the {TITLES[results['provenance']['similarity']]}"
+    if not correlations:
+        return f"AUC x 100 {of}"
+    title = f"Spearman x 100 {of}, {aggregation} over subsets"
+    names = ", ".join(COLUMNS[task] for task in binary)
+    return f"{title}; {names}: AUC x 100" if binary else title
 
 
 def format_table(
@@ -66,6 +94,7 @@ def format_table(
     lines += [
         [f"{row.model} ({row.source}; {row.aggregation})", *published_cells(row, tasks)]
         for row in published
+        if any(task in row.scores for task in tasks)
     ]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header) + 1)]
     body = [
@@ -80,5 +109,5 @@ def format_table(
         for name, cosine in results["mean_random_cosine"].items()
         if cosine is not None
     ]
-    title = f"Spearman x 100 of the cosine, {aggregation} over subsets"
+    title = score_title(results, aggregation)
     return "\n".join([title, *body, "mean cosine of random pairs: " + ", ".join(cosines)])

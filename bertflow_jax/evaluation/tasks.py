@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertflow_jax.data.sts import StsTask
+from bertflow_jax.data.glue import BinaryTask
+from bertflow_jax.data.sts import ScoredPairs, StsTask
 from bertflow_jax.errors import InputError
+from bertflow_jax.evaluation.binary import score_binary
 from bertflow_jax.evaluation.metrics import (
     AGGREGATIONS,
     Correlation,
     aggregate,
     check_finite,
-    cosine_similarity,
 )
+from bertflow_jax.evaluation.similarities import pair_similarities
 
 Embed = Callable[[list[str]], NDArray[Any]]
 """list of N sentences -> float[N, D]."""
@@ -68,31 +70,38 @@ class SentenceTable:
         return self.embeddings[[self.index[text] for text in sentences]]
 
 
-def task_similarities(task: StsTask, embed: Embed) -> dict[str, NDArray[np.float64]]:
-    """Return the cosine of every scored pair, subset -> float64[n_k], embedding each text once."""
-    table = embed if isinstance(embed, SentenceTable) else SentenceTable.build([task], embed)
+def task_similarities(
+    task: StsTask, embed: Embed, similarity: str = "cosine"
+) -> dict[str, NDArray[np.float64]]:
+    """Return the similarity of every pair, subset -> float64[n_k], embedding each text once."""
+    table = _table(task, embed)
     return {
-        name: cosine_similarity(table(pairs.sentences1), table(pairs.sentences2))
-        for name, pairs in task.subsets.items()
+        name: _pair_similarities(table, pairs, similarity) for name, pairs in task.subsets.items()
     }
 
 
-def evaluate_task(task: StsTask, embed: Embed) -> dict[str, Any]:
+def evaluate_task(task: StsTask, embed: Embed, similarity: str = "cosine") -> dict[str, Any]:
     """Score one task.
 
     Args:
       task: its scored pairs.
       embed: list of N sentences -> float[N, D].
+      similarity: a key of `similarities.SIMILARITIES`.
 
     Returns:
       JSON-safe: `all`, `mean`, `wmean` -> {"spearman", "pearson"} x 100 (see
       `metrics.aggregate`), `subsets` -> {name: {"spearman", "pearson", "pairs"}}, `pairs`.
+      Of a `BinaryTask`: `auc`, `accuracy`, `f1` x 100 with `positives`, `accuracy_threshold`,
+      `f1_threshold` (see `binary.score_binary`), `pairs`, `split`, `threshold_from`.
       An undefined score is None, with a "reason" beside it.
 
     Raises:
       InputError: embed gives another number of rows, or a NaN.
     """
-    similarities = task_similarities(task, embed)
+    table = _table(task, embed)
+    similarities = task_similarities(task, table, similarity)
+    if isinstance(task, BinaryTask):
+        return _evaluate_binary(task, table, similarities, similarity)
     total, subsets = aggregate(
         {name: (similarities[name], pairs.scores) for name, pairs in task.subsets.items()}
     )
@@ -106,24 +115,60 @@ def evaluate_task(task: StsTask, embed: Embed) -> dict[str, Any]:
     }
 
 
+def _evaluate_binary(
+    task: BinaryTask,
+    table: SentenceTable,
+    similarities: Mapping[str, NDArray[np.float64]],
+    similarity: str,
+) -> dict[str, Any]:
+    scores = np.concatenate(list(similarities.values()))
+    labels = np.concatenate([pairs.scores for pairs in task.subsets.values()])
+    chosen, chosen_scores = task.threshold_pairs, scores
+    if task.threshold_from != task.split:
+        chosen_scores = _pair_similarities(table, chosen, similarity)
+    return {
+        **score_binary((scores, labels), (chosen_scores, chosen.scores)),
+        "pairs": task.pairs,
+        "split": task.split,
+        "threshold_from": task.threshold_from,
+    }
+
+
+def _table(task: StsTask, embed: Embed) -> SentenceTable:
+    return embed if isinstance(embed, SentenceTable) else SentenceTable.build([task], embed)
+
+
+def _pair_similarities(
+    table: SentenceTable, pairs: ScoredPairs, similarity: str
+) -> NDArray[np.float64]:
+    return pair_similarities(
+        similarity,
+        len(pairs),
+        lambda part: (table(pairs.sentences1[part]), table(pairs.sentences2[part])),
+    )
+
+
 def evaluate(
-    tasks: Sequence[StsTask], rows: Mapping[str, Embed | Mapping[str, Embed]]
+    tasks: Sequence[StsTask],
+    rows: Mapping[str, Embed | Mapping[str, Embed]],
+    similarity: str = "cosine",
 ) -> dict[str, dict[str, Any]]:
     """Score every row (raw, flow, ...) on every task.
 
     Args:
       tasks: what is scored.
       rows: name -> embed, or task -> embed where a row is another function for every task.
+      similarity: a key of `similarities.SIMILARITIES`.
 
     Returns:
-      row -> {task -> `evaluate_task`, "average": mean over the tasks of the wmean Spearman x 100,
-      or None with a "reason"}.
+      row -> {task -> `evaluate_task`, "average": see `task_average`, of wmean, or None with a
+      "reason"}.
     """
     scored = {}
     for row, embed in rows.items():
         results = {
             task.name: evaluate_task(
-                task, embed[task.name] if isinstance(embed, Mapping) else embed
+                task, embed[task.name] if isinstance(embed, Mapping) else embed, similarity
             )
             for task in tasks
         }
@@ -135,10 +180,17 @@ def evaluate(
 def task_average(
     results: Mapping[str, Mapping[str, Any]], aggregation: str
 ) -> tuple[float | None, str]:
-    """Return the unweighted mean over tasks of one aggregation's Spearman, or (None, reason)."""
+    """Return the unweighted mean over tasks of one aggregation's Spearman, or (None, reason).
+
+    Tasks without a correlation (QNLI, MRPC, QQP: an AUC) are no part of it.
+    """
     if aggregation not in AGGREGATIONS:
         raise InputError(f"aggregation {aggregation!r}: must be one of {', '.join(AGGREGATIONS)}")
-    scores = {name: result[aggregation]["spearman"] for name, result in results.items()}
+    scores = {
+        name: result[aggregation]["spearman"]
+        for name, result in results.items()
+        if aggregation in result
+    }
     undefined = [name for name, score in scores.items() if score is None]
     if undefined or not scores:
         return None, f"no {aggregation} score of {', '.join(undefined) or 'any task'}"

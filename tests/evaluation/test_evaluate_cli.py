@@ -157,7 +157,8 @@ def test_mistakes_are_found_before_a_model_is_loaded(
     data_dir, tmp_path, monkeypatch, fields, kind, message
 ):
     # Bug: found after minutes of loading and encoding, or a random flow scored.
-    monkeypatch.setattr(run, "_embed", lambda *args: pytest.fail("a model was loaded"))
+    for source in ("_encoder_source", "_workdir_source"):
+        monkeypatch.setattr(run, source, lambda *args: pytest.fail("a model was loaded"))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(kind) as caught:
         run_evaluation(options(data_dir, tmp_path, **fields))

@@ -151,7 +151,13 @@ def test_the_table_of_an_undefined_score():
         task.subsets["everyday"], sentences1=["a"], sentences2=["b"], scores=np.ones(1)
     )
     one = dataclasses.replace(task, subsets={"everyday": pairs})
-    rows, _ = score_rows(["flow"], [0, 1], SMALL, raw, FitTexts({"everyday": corpus}), [one])
+    rows, _ = score_rows(
+        EvalOptions(rows=("flow",), seeds=("0", "1")),
+        SMALL,
+        raw,
+        FitTexts({"everyday": corpus}),
+        [one],
+    )
     assert rows["flow"]["everyday"]["all"]["spearman"] is None
     assert "fewer than two" in rows["flow"]["everyday"]["all"]["reason"]
     assert rows["flow"]["spread"]["everyday"]["all"] is None

@@ -110,7 +110,7 @@ def test_images_are_svg_with_the_numbers_of_their_row(tmp_path):
     _, rows = evaluated(make_task(40))
     assert f">raw: mean cosine {rows[0].mean_random_cosine:.2f}</text>" in images[0]
     assert f">flow: mean cosine {rows[1].mean_random_cosine:.2f}</text>" in images[1]
-    assert f">flow: Spearman {rows[1].spearman:.1f}</text>" in images[3]
+    assert f">flow: Spearman {rows[1].score:.1f}</text>" in images[3]
 
 
 @pytest.mark.parametrize("pairs", [0, 1, 5])
@@ -187,7 +187,7 @@ def test_rows_sample_the_same_points():
     _, (raw, flow) = evaluated(make_task(3000))
     assert len(raw.gold) == 2000
     np.testing.assert_array_equal(raw.gold, flow.gold)
-    assert not np.array_equal(raw.cosines, flow.cosines)
+    assert not np.array_equal(raw.similarities, flow.similarities)
 
 
 def test_training_curves_of_an_interrupted_and_resumed_run(tmp_path):

@@ -1,0 +1,107 @@
+"""GLUE's sentence pairs from prepared TensorFlow Datasets, without TensorFlow."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertflow_jax.data.glue_files import GlueRows
+from bertflow_jax.data.sts_files import Row
+from bertflow_jax.errors import DataError, DataNotFoundError
+
+_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
+_TEXTS = {
+    "stsb": ("sentence1", "sentence2"),
+    "mrpc": ("sentence1", "sentence2"),
+    "qqp": ("question1", "question2"),
+    "qnli": ("question", "sentence"),
+}
+# TFDS numbers QNLI's labels in this order; the numbers of MRPC and QQP are those of the files.
+_QNLI_LABELS = ("entailment", "not_entailment")
+
+
+@dataclasses.dataclass(frozen=True)
+class GlueRecords:
+    """One set, `glue/<task>`, of a folder of prepared TFDS data.
+
+    Attributes:
+      task: `stsb`, `qnli`, `mrpc` or `qqp`.
+      folder: that holds `glue/`, prepared with file_format="array_record".
+    """
+
+    task: str
+    folder: Path
+
+    def has_gold(self, split: str) -> bool:
+        """Return whether a split is there and labelled; TFDS writes -1 for labels held back."""
+        records = self._splits.get(_SPLITS[split], ())
+        with self._readable():
+            return len(records) > 0 and float(records[0]["label"]) >= 0
+
+    def read(self, split: str) -> GlueRows:
+        """Return the rows of a split in the order of GLUE's files (TFDS shuffles its records).
+
+        Raises:
+          DataNotFoundError: glue/<task> or the split is not there.
+          DataError: the data lie in a format that needs TensorFlow, or a text is not UTF-8.
+        """
+        name = _SPLITS[split]
+        place = f"{self.folder}, glue/{self.task}, split {name}"
+        if name not in self._splits:
+            raise DataNotFoundError(f"{place} is not there; there are {', '.join(self._splits)}")
+        with self._readable():
+            records = sorted(self._splits[name], key=lambda record: int(record["idx"]))
+        return GlueRows(place, [self._row(place, record) for record in records])
+
+    def _row(self, split_place: str, record: dict[str, Any]) -> Row:
+        place = f"{split_place}, idx {record['idx']}"
+        try:
+            first, second = (bytes(record[name]).decode("utf-8") for name in _TEXTS[self.task])
+        except UnicodeDecodeError as error:
+            raise DataError(f"{place}: the text is not valid utf-8 ({error})") from error
+        return Row(first, second, self._gold(record["label"]), place)
+
+    def _gold(self, label: Any) -> str:
+        if self.task == "stsb":
+            # The digits of the file: as a float64, 2.6 would be 2.5999999046325684.
+            return str(np.float32(label))
+        if self.task == "qnli" and label in (0, 1):
+            return _QNLI_LABELS[int(label)]
+        return str(int(label))
+
+    @cached_property
+    def _splits(self) -> dict[str, Sequence[dict[str, Any]]]:
+        wanted = self.folder / "glue" / self.task / "*" / "dataset_info.json"
+        if not any(self.folder.glob(f"glue/{self.task}/*/dataset_info.json")):
+            raise DataNotFoundError(
+                f"--data_dir=tfds:{self.folder} holds no prepared glue/{self.task} (looked for "
+                f"{wanted}); prepare it with TFDS and file_format='array_record'"
+            )
+        # Imported here: TFDS takes a while to load, and only this source needs it.
+        import tensorflow_datasets as tfds
+
+        with self._readable():
+            name, folder = f"glue/{self.task}", str(self.folder)
+            splits = tfds.data_source(name, data_dir=folder, download=False)
+        return {str(name): records for name, records in splits.items()}
+
+    @contextlib.contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Turn what can go wrong in reading prepared data into errors that name them."""
+        try:
+            yield
+        except NotImplementedError as error:
+            raise DataError(
+                f"--data_dir=tfds:{self.folder}: glue/{self.task} is in a format that only "
+                "TensorFlow reads; prepare it again with file_format='array_record'"
+            ) from error
+        # TFDS, protobuf and array_record share no class of errors for a damaged file.
+        except Exception as error:
+            raise DataError(
+                f"--data_dir=tfds:{self.folder}: glue/{self.task} cannot be read ({error}); "
+                "prepare it again"
+            ) from error
