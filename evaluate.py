@@ -7,7 +7,10 @@ An encoder without a flow:
 On the STS tasks (DIR holds STS/, STSBenchmark/ and SICK/):
   python evaluate.py --workdir=runs/demo --data_dir=DIR --tasks=sts12,sts16,stsb
 
-Writes results.json and report.html and prints a table.
+The paper's analyses beside the scores:
+  python evaluate.py --workdir=runs/demo --analyses=edit_distance,word_frequency
+
+Writes results.json, table.md, table.tex and report.html and prints a table.
 """
 
 from typing import Any
@@ -16,7 +19,7 @@ from absl import flags
 
 from bertflow_jax import cli
 from bertflow_jax.data.sts import TASKS
-from bertflow_jax.evaluation.options import EvalOptions
+from bertflow_jax.evaluation.options import ANALYSES, EvalOptions
 from bertflow_jax.evaluation.run import run_evaluation
 
 flags.DEFINE_string("workdir", None, "Folder of a train.py run: scores raw and flow.")
@@ -44,6 +47,18 @@ flags.DEFINE_integer("seed", 0, "Of the random sentence pairs in the report.", l
 flags.DEFINE_bool("report", True, "Write report.html.")
 flags.DEFINE_string("figure", None, "Also write a picture of the effect: a .png or .svg file.")
 flags.DEFINE_bool("published", False, "Print published scores below the table.")
+flags.DEFINE_list(
+    "analyses",
+    [],
+    f"Of {', '.join(ANALYSES)}: printed below the scores and shown in the report. isotropy is in "
+    "results.json and the report in any case; the others are computed on request.",
+)
+flags.DEFINE_string(
+    "corpus",
+    None,
+    "With --analyses=word_frequency: text file (.gz too) whose words are counted; default: the "
+    "order of the vocabulary, which is by frequency in parts only.",
+)
 
 
 def main() -> None:
@@ -51,7 +66,7 @@ def main() -> None:
     values: dict[str, Any] = {
         name: flags.FLAGS[name].value for name in EvalOptions.__dataclass_fields__
     }
-    values |= {name: tuple(values[name]) for name in ("tasks", "splits")}
+    values |= {name: tuple(values[name]) for name in ("tasks", "splits", "analyses")}
     run_evaluation(EvalOptions(**values))
 
 

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.data.sts import StsTask
+from bertflow_jax.evaluation.analyses import format_analyses, run_analyses
+from bertflow_jax.evaluation.export_tables import write_tables
+from bertflow_jax.evaluation.isotropy import isotropy
 from bertflow_jax.evaluation.metrics import mean_random_cosine
 from bertflow_jax.evaluation.options import (
     EvalOptions,
@@ -22,15 +25,16 @@ from bertflow_jax.workdir import prepare_output
 
 if TYPE_CHECKING:
     from bertflow_jax.embed import SentenceEncoder
+    from bertflow_jax.encoder.pretrained import Encoder
 
 _CURVES = {"fit": "bits_per_dim", "held out": "held_out_bits_per_dim"}
 
 
 def run_evaluation(options: EvalOptions) -> dict[str, Any]:
-    """Score, write results.json, print the table, then write report.html and the figure.
+    """Score, write results.json, print the table, then analyse and write report and figure.
 
     Flags, data and output are checked before a model is loaded; results.json is written before
-    anything is drawn.
+    anything is drawn, and again after the analyses that were asked for.
 
     Returns:
       The content of results.json.
@@ -48,8 +52,11 @@ def run_evaluation(options: EvalOptions) -> dict[str, Any]:
         for name, table in tables.items()
     }
     results = build_results(model, evaluate(tasks, tables), tasks, options.seed, random_cosine)
+    results["isotropy"] = isotropy(tables, tasks, options.seed)
     write_results(output / "results.json", results)
+    write_tables(output, results)
     print(format_table(results, published=PUBLISHED if options.published else ()))
+    _analyse(options, output, results, tasks, tables)
     print(f"\nscores: {output / 'results.json'}")
     _draw(options, output, results, tasks, tables, metrics_path)
     return results
@@ -106,6 +113,31 @@ def _load_encoder(options: EvalOptions) -> "SentenceEncoder":
     )
 
 
+def _analyse(
+    options: EvalOptions,
+    output: Path,
+    results: dict[str, Any],
+    tasks: list[StsTask],
+    tables: dict[str, SentenceTable],
+) -> None:
+    """Add the analyses that were asked for to results.json and print their tables."""
+    if not options.analyses:
+        return
+
+    def encoder() -> "Encoder":
+        if options.workdir is None:
+            return _load_encoder(options).encoder
+        from bertflow_jax.restore import load_run
+
+        return load_run(options.workdir, options.step).encoder.encoder
+
+    found = run_analyses(options.analyses, tasks, tables, encoder, options.corpus, options.encoding)
+    if found:
+        results["analyses"] = found
+        write_results(output / "results.json", results)
+    print("\n" + format_analyses(results, options.analyses))
+
+
 def _draw(
     options: EvalOptions,
     output: Path,
@@ -123,7 +155,12 @@ def _draw(
     rows = plot_rows(task, tables, results["rows"], options.seed)
     if options.report:
         curves = training_curves(metrics_path, _CURVES) if metrics_path is not None else {}
-        report.write_report(output / "report.html", results, rows, shown, curves)
+        lexical = []
+        if "edit_distance" in options.analyses:
+            from bertflow_jax.evaluation.lexical_plot import lexical_plots
+
+            lexical = lexical_plots(task, tables, options.seed)
+        report.write_report(output / "report.html", results, rows, shown, curves, lexical)
         print(f"report: {output / 'report.html'}")
     if options.figure is not None:
         plots.effect_figure(Path(options.figure), rows, f"Pairs of {COLUMNS[shown]}")

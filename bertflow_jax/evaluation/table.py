@@ -67,18 +67,22 @@ def format_table(
         [f"{row.model} ({row.source}; {row.aggregation})", *published_cells(row, tasks)]
         for row in published
     ]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header) + 1)]
-    body = [
-        "  ".join(
-            [line[0].ljust(widths[0])]
-            + [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
-        ).rstrip()
-        for line in lines
-    ]
     cosines = [
         f"{name} {cosine:.3f}"
         for name, cosine in results["mean_random_cosine"].items()
         if cosine is not None
     ]
     title = f"Spearman x 100 of the cosine, {aggregation} over subsets"
-    return "\n".join([title, *body, "mean cosine of random pairs: " + ", ".join(cosines)])
+    return "\n".join([title, *aligned(lines), "mean cosine of random pairs: " + ", ".join(cosines)])
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines of equally many cells with columns aligned, the first left, the others right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(
+            [line[0].ljust(widths[0])]
+            + [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
+        ).rstrip()
+        for line in lines
+    ]

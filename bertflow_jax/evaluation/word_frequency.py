@@ -7,7 +7,6 @@ rare words far from it and sparse. The measures are of an encoder's table of inp
 import dataclasses
 import hashlib
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -61,10 +60,8 @@ def rank_by_corpus(path: Path, tokenizer: TextTokenizer, encoding: str = "utf-8"
     """
     words = tokenizer.word_ids()
     counts = np.zeros(int(words.max()) + 1, np.int64)
-    sha = hashlib.sha256()
     lines = tqdm(iter_lines(path, encoding), desc="count words", unit="line", disable=None)
     while block := list(itertools.islice(lines, _LINES)):
-        sha.update(json.dumps(block).encode("ascii"))
         ids = np.concatenate(tokenizer.text_ids(block))
         # A special token may have a higher number than any word.
         counts += np.bincount(ids[ids < len(counts)], minlength=len(counts))
@@ -75,8 +72,10 @@ def rank_by_corpus(path: Path, tokenizer: TextTokenizer, encoding: str = "utf-8"
         )
     ranked = seen[np.argsort(-counts[seen], kind="stable")]
     total = int(counts[words].sum())
-    origin = {"corpus": str(path), "sha256": sha.hexdigest(), "tokens": total}
-    return Ranking(ranked, {"order": "corpus", **origin})
+    with path.open("rb") as file:
+        sha = hashlib.file_digest(file, "sha256").hexdigest()
+    origin = {"order": "corpus", "corpus": str(path), "sha256": sha, "tokens": total}
+    return Ranking(ranked, origin)
 
 
 def rank_by_vocabulary(tokenizer: TextTokenizer) -> Ranking:
