@@ -13,7 +13,7 @@ from bertflow_jax.evaluation.metrics import correlation
 from bertflow_jax.evaluation.tasks import SentenceTable
 
 _MAX_POINTS = 2_000
-_COLOR, _SMALL_COLOR = "#0072b2", "#009e73"
+_GREY = "#8c8c8c"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,26 +59,25 @@ def lexical_plots(
     return panels
 
 
-def draw_lexical(axes: Axes, panel: LexicalPlot, lowest: float) -> None:
-    """Edit distance against similarity, one point a pair, pairs of few edits in another colour.
+def draw_lexical(axes: Axes, panel: LexicalPlot, color: str, lowest: float) -> None:
+    """Edit distance against similarity, one point a pair: pairs of few edits in color, else grey.
 
     Args:
       axes: of the panel.
       panel: its numbers.
+      color: of the row.
       lowest: lower end of the cosine axis, shared by the panels of rows.
     """
-    for few, color in ((False, _COLOR), (True, _SMALL_COLOR)):
-        chosen = panel.small == few
+    for chosen, shade in ((~panel.small, _GREY), (panel.small, color)):
         axes.scatter(
             panel.normalized[chosen],
             panel.similarity[chosen],
             s=7,
             alpha=0.4,
-            color=color,
+            color=shade,
             linewidths=0,
             # Thousands of points as vectors would make a file of megabytes.
             rasterized=True,
-            label=f"{'at most' if few else 'more than'} {SMALL} words differ",
         )
     gold = panel.name == GOLD
     score = "undefined" if panel.spearman is None else f"{panel.spearman:.1f}"
@@ -89,6 +88,3 @@ def draw_lexical(axes: Axes, panel: LexicalPlot, lowest: float) -> None:
         xlabel="edit distance over words of the longer sentence",
         ylabel="gold score" if gold else "cosine",
     )
-    legend = axes.legend(loc="lower left", markerscale=2.5, handletextpad=0.2, fontsize=8.5)
-    legend.set_frame_on(True)
-    legend.get_frame().set(alpha=0.8, linewidth=0)

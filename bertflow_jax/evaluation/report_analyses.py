@@ -9,6 +9,8 @@ from bertflow_jax.evaluation.isotropy import MAX_ROWS, POSITIVE_GOLD
 from bertflow_jax.evaluation.lexical_plot import LexicalPlot, draw_lexical
 from bertflow_jax.evaluation.table import COLUMNS
 
+_GOLD_COLOR = "#222222"
+
 
 def isotropy(results: Mapping[str, Any]) -> list[str]:
     """Return the section of the isotropy measures; empty where the results hold none."""
@@ -20,10 +22,10 @@ def isotropy(results: Mapping[str, Any]) -> list[str]:
     out = [
         report_page.heading("How evenly the space is used"),
         report_page.paragraph(
-            "Isotropic vectors point in all directions alike. The last column is the value of "
-            "perfectly isotropic (below: normal) vectors. "
-            f"From {first['rows']} sentences, and {first['positive_pairs']} pairs with a gold "
-            f"score of at least {POSITIVE_GOLD:g} for the alignment."
+            "Isotropic vectors point in all directions alike. The last column is the value that "
+            "perfectly isotropic vectors have; in the last three lines, that of a normal "
+            f"distribution. From {first['rows']} sentences, and {first['positive_pairs']} "
+            f"pairs with a gold score of at least {POSITIVE_GOLD:g} for the alignment."
         ),
         report_page.table(header, lines),
         report_page.details("What the measures are", report_page.facts(_MEANING)),
@@ -86,26 +88,28 @@ def edit_distance(
     lowest = min(
         [0.0, *(float(p.similarity.min()) for p in panels if p.name != GOLD and p.similarity.size)]
     )
+    colors = [_GOLD_COLOR, *(plots.row_color(position) for position in range(len(panels) - 1))]
     images = [
         (
-            plots.svg(draw_lexical, panel, lowest - 0.05),
+            plots.svg(draw_lexical, panel, color, lowest - 0.05),
             f"Edit distance against similarity of {len(panel.similarity)} pairs, {panel.name}",
         )
-        for panel in panels
+        for panel, color in zip(panels, colors, strict=True)
     ]
     return [
         report_page.heading("Meaning or letters"),
         report_page.paragraph(
             f"The edit distance of a pair of {COLUMNS[task]} counts the words (or characters) to "
             "insert, delete or replace to turn one sentence into the other. A cosine that follows "
-            "it much more closely than the gold score does judges by the letters. Green: at most "
+            "it much more closely than the gold score does judges by the letters. Grey: more than "
             f"{SMALL} words differ."
         ),
         report_page.panels(images),
         report_page.paragraph(
-            "Spearman x 100 of edit distance and similarity, raw, over the length of the longer "
-            f"sentence, and over the pairs of at most {SMALL} edits (their number in brackets). "
-            "Li et al. (2020), STS-B dev: gold -24.61, BERT -50.49, flow -28.01."
+            "Spearman x 100 of the similarity with the edit distance, with the distance over the "
+            "length of the longer sentence, and with the distance among the pairs of at most "
+            f"{SMALL} edits (their number in brackets). Li et al. (2020), STS-B "
+            "dev: gold -24.61, BERT -50.49, flow -28.01."
         ),
         report_page.table(header, lines),
     ]
@@ -120,9 +124,10 @@ def word_frequency(results: Mapping[str, Any]) -> list[str]:
     out = [
         report_page.heading("Word embeddings by frequency"),
         report_page.paragraph(
-            "In BERT, rare words lie farther from the origin, and farther from their nearest "
-            f"neighbours, than frequent ones. Ranks by {analyses.origin(found)}; neighbours are "
-            f"the nearest of {found['candidates']:,} words by l2 distance."
+            "In BERT-base, rare words lie farther from the origin, and farther from their nearest "
+            "neighbours, than frequent ones (Li et al., 2020). Here: ranks by "
+            f"{analyses.origin(found)}; neighbours are the nearest of "
+            f"{found['candidates']:,} words by l2 distance."
         ),
         report_page.table(header, lines),
     ]
