@@ -1,7 +1,7 @@
 """How evenly embeddings use their space: partition function, IsoScore, uniformity, normality.
 
-Everything is computed in float64 on at most `MAX_ROWS` rows. A measure that does not exist is None
-with a reason, never NaN.
+Everything is computed in float64, where no product of float32 embeddings overflows, on at most
+`MAX_ROWS` rows. A measure that does not exist is None with a reason, never NaN.
 """
 
 import dataclasses
@@ -146,8 +146,7 @@ def log_partition_ratio(x: Array, both_signs: bool = True) -> Measure:
         return Measure(None, _too_few(x))
     if not x.any():
         return Measure(None, "all vectors are zero")
-    scale = np.max(np.abs(x))  # keeps the squares from overflowing
-    _, vectors = np.linalg.eigh((x / scale).T @ (x / scale))
+    _, vectors = np.linalg.eigh(x.T @ x)
     largest = np.take_along_axis(vectors, np.argmax(np.abs(vectors), axis=0)[None], axis=0)
     projections = x @ (vectors * np.sign(largest))
     log_z = scipy.special.logsumexp(projections, axis=0)
@@ -177,7 +176,6 @@ def isoscore(x: Array) -> Measure:
     if not _varying(x).any():
         return Measure(None, "no dimension varies")
     centred = x - x.mean(axis=0)
-    centred /= np.max(np.abs(centred))
     covariance = centred.T @ centred  # its scale cancels
     used = np.trace(covariance) ** 2 / np.sum(covariance**2)  # D phi
     return Measure(float(np.clip((used - 1) / (dims - 1), 0.0, 1.0)))
@@ -256,12 +254,11 @@ def _varying(x: Array) -> NDArray[np.bool_]:
 
 def _directions(x: Array) -> tuple[Array, Measure | None]:
     """Return unit rows, and the Measure that says why if some row has no direction."""
-    largest = np.max(np.abs(x), axis=1, keepdims=True, initial=0.0)
-    zero = int(np.sum(largest == 0))
+    norms = np.linalg.norm(x, axis=1, keepdims=True)
+    zero = int(np.sum(norms == 0))
     if zero:
         return x, Measure(None, f"{zero} of {len(x)} vectors are zero and have no direction")
-    scaled = x / largest
-    return scaled / np.linalg.norm(scaled, axis=1, keepdims=True), None
+    return x / norms, None
 
 
 def _squared_distances(a: Array, b: Array) -> Array:

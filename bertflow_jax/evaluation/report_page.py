@@ -25,7 +25,7 @@ thead th { border-bottom: 2px solid #1c1c1c; }
 tbody tr + tr td, tbody tr + tr th { border-top: 1px solid #e6e6e6; }
 tbody th { white-space: normal; min-width: 8.5rem; overflow-wrap: break-word; }
 td.best { font-weight: 700; }
-.panels { display: grid; gap: 1rem;
+.panels { display: grid; gap: 1rem; margin-bottom: 1rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); }
 .panels img { display: block; width: 100%; max-width: 520px; height: auto; }
 summary { cursor: pointer; font-weight: 600; }
