@@ -5,6 +5,7 @@ Each test names the bug it catches.
 
 import numpy as np
 import pytest
+from evaluation.browser import Chromium, find_chromium
 
 from bertflow_jax.data.sts import ScoredPairs, StsTask
 from bertflow_jax.evaluation.analyses import run_analyses
@@ -14,7 +15,6 @@ from bertflow_jax.evaluation.plot_data import plot_rows
 from bertflow_jax.evaluation.report import write_report
 from bertflow_jax.evaluation.results import build_results
 from bertflow_jax.evaluation.tasks import SentenceTable, evaluate
-from evaluation.browser import Chromium, find_chromium
 
 
 @pytest.fixture(scope="module")
