@@ -153,7 +153,7 @@ def neighbour_means(
 
     Returns:
       Means over words and neighbours, computed in float64. Beside the table and the candidates'
-      rows it takes float32[256, C].
+      rows it takes float32[256, C] and int64[256, C].
     """
     most = max(ks)
     distances, dots = np.empty((len(words), most)), np.empty((len(words), most))
