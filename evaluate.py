@@ -11,7 +11,10 @@ On the STS tasks (DIR holds STS/, STSBenchmark/ and SICK/):
 On labelled pairs of GLUE (DIR holds QNLI/, MRPC/ and QQP/), as AUC:
   python evaluate.py --workdir=runs/demo --data_dir=DIR --tasks=qnli,mrpc,qqp
 
-Writes results.json and report.html and prints a table.
+The paper's analyses beside the scores:
+  python evaluate.py --workdir=runs/demo --analyses=edit_distance,word_frequency
+
+Writes results.json, table.md, table.tex and report.html and prints a table.
 """
 
 from typing import Any
@@ -22,7 +25,7 @@ from ml_collections import config_flags
 from bertflow_jax import cli
 from bertflow_jax.config import Config
 from bertflow_jax.errors import ConfigError
-from bertflow_jax.evaluation.options import ALL_TASKS, EvalOptions
+from bertflow_jax.evaluation.options import ALL_TASKS, ANALYSES, EvalOptions
 from bertflow_jax.evaluation.run import run_evaluation
 from bertflow_jax.evaluation.similarities import SIMILARITIES
 
@@ -82,6 +85,18 @@ flags.DEFINE_integer("seed", 0, "Of the random sentence pairs in the report.", l
 flags.DEFINE_bool("report", True, "Write report.html.")
 flags.DEFINE_string("figure", None, "Also write a picture of the effect: a .png or .svg file.")
 flags.DEFINE_bool("published", False, "Print published scores below the table.")
+flags.DEFINE_list(
+    "analyses",
+    [],
+    f"Of {', '.join(ANALYSES)}: printed below the scores and shown in the report. isotropy is in "
+    "results.json and the report in any case; the others are computed on request.",
+)
+flags.DEFINE_string(
+    "corpus",
+    None,
+    "With --analyses=word_frequency: text file (.gz too) whose words are counted; default: the "
+    "order of the vocabulary, which is by frequency in parts only.",
+)
 
 
 def main() -> None:
@@ -89,7 +104,7 @@ def main() -> None:
     values: dict[str, Any] = {
         name: flags.FLAGS[name].value for name in EvalOptions.__dataclass_fields__
     }
-    lists = ("tasks", "rows", "fit_splits", "seeds")
+    lists = ("tasks", "rows", "fit_splits", "seeds", "analyses")
     values |= {name: tuple(values[name]) for name in lists}
     values["splits"] = None if values["splits"] is None else tuple(values["splits"])
     if values["config"] is not None:

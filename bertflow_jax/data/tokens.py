@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import tokenizers
 
 from bertflow_jax.data.tokenizer_files import (
     TokenizerFiles,
@@ -110,6 +111,28 @@ class TextTokenizer:
                     "belong together"
                 )
         return TokenRows(rows, truncated)
+
+    def text_ids(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Return the ids of texts of any length, int32[t] each: nothing is added, nothing cut."""
+        texts = _without_surrogates(texts, 0)
+        if self._lower_first:
+            texts = [text.lower() for text in texts]
+        backend = tokenizers.Tokenizer.from_str(self._files.backend.to_str())
+        backend.no_truncation()
+        encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
+        return [np.asarray(encoding.ids, np.int32) for encoding in encodings]
+
+    def word_ids(self) -> np.ndarray:
+        """Return the ids that stand for text, int64[W] ascending: no special, no unused tokens."""
+        special = set(self._files.special.values())
+        return np.array(
+            sorted(
+                number
+                for token, number in self._files.backend.get_vocab().items()
+                if token not in special and not re.fullmatch(r"\[unused\d+\]", token)
+            ),
+            np.int64,
+        )
 
     def digest(self) -> str:
         """Return the sha256 of everything that decides the ids, but not of max_length."""

@@ -17,6 +17,7 @@ from bertflow_jax.paths import user_path
 from bertflow_jax.workdir import prepare_output
 
 ALL_TASKS = (*TASKS, *BINARY_TASKS)
+ANALYSES = ("isotropy", "edit_distance", "word_frequency")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +51,9 @@ class EvalOptions:
       report: whether to write report.html.
       figure: file of the picture of the effect (.png or .svg), or None.
       published: whether to print published scores below the table.
+      analyses: of `ANALYSES`, computed (isotropy always is) and printed.
+      corpus: with word_frequency: text file whose words are counted; None takes the vocabulary's
+        order.
     """
 
     workdir: str | None = None
@@ -74,11 +78,13 @@ class EvalOptions:
     report: bool = True
     figure: str | None = None
     published: bool = False
+    analyses: tuple[str, ...] = ()
+    corpus: str | None = None
 
 
 def expanded(options: EvalOptions) -> EvalOptions:
     """Expand `~`, which a shell leaves alone in --name=~/folder."""
-    names = ("workdir", "data_dir", "output", "figure", "cache_dir")
+    names = ("workdir", "data_dir", "output", "figure", "cache_dir", "corpus")
     paths = {name: getattr(options, name) for name in names}
     # A blank one stays as it is, for the check of its own flag.
     expanded: dict[str, Any] = {
@@ -110,6 +116,7 @@ def check_options(options: EvalOptions) -> None:
         raise ConfigError(
             f"--max_length={options.max_length}: must be at least 3 ([CLS], one token, [SEP])"
         )
+    _check_analyses(options)
     if (options.report or options.figure) and importlib.util.find_spec("matplotlib") is None:
         raise ConfigError("the report needs matplotlib: pip install matplotlib, or give --noreport")
     if options.figure is not None:
@@ -130,6 +137,26 @@ def _check_rows(options: EvalOptions) -> None:
         raise ConfigError(f"--seeds={','.join(options.seeds)}: integers >= 0, separated by commas")
     if len(set(options.seeds)) < len(options.seeds):
         raise ConfigError(f"--seeds={','.join(options.seeds)}: a seed is named twice")
+
+
+def _check_analyses(options: EvalOptions) -> None:
+    unknown = [name for name in options.analyses if name not in ANALYSES]
+    if unknown:
+        raise ConfigError(
+            f"--analyses={','.join(options.analyses)}: unknown {', '.join(map(repr, unknown))}; "
+            f"known are {', '.join(ANALYSES)}"
+        )
+    if options.corpus is None:
+        return
+    if "word_frequency" not in options.analyses:
+        raise ConfigError(
+            "--corpus is the text that --analyses=word_frequency counts words in: give both or "
+            "neither"
+        )
+    if not options.corpus.strip():
+        raise ConfigError("--corpus is blank; name a text file")
+    if not os.path.isfile(options.corpus):
+        raise DataNotFoundError(f"--corpus={options.corpus}: no such file; name a text file")
 
 
 def _check_workdir(options: EvalOptions) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertflow_jax.evaluation import plots, report_page, report_tables
+from bertflow_jax.evaluation import plots, report_analyses, report_page, report_tables
+from bertflow_jax.evaluation.lexical_plot import LexicalPlot
 from bertflow_jax.evaluation.metrics import AGGREGATIONS
 from bertflow_jax.evaluation.plot_data import Curve, RowPlot
 from bertflow_jax.evaluation.similarities import TITLES
@@ -31,6 +32,7 @@ def write_report(
     rows: Sequence[RowPlot],
     task: str,
     curves: Mapping[str, Curve] | None = None,
+    lexical: Sequence[LexicalPlot] = (),
 ) -> None:
     """Write the page; it needs no network and no script.
 
@@ -40,6 +42,8 @@ def write_report(
       rows: the plotted numbers, one a row of the results.
       task: the task whose pairs `rows` show.
       curves: of the fit, from `plot_data.training_curves`.
+      lexical: panels of the task, from `lexical_plot.lexical_plots`, if the results hold its edit
+        distances.
 
     Raises:
       WorkdirError: the file cannot be written.
@@ -50,6 +54,9 @@ def write_report(
         *_random_pairs(rows),
         *_gold(rows, COLUMNS[task]),
         *_spectrum(rows),
+        *report_analyses.isotropy(results),
+        *report_analyses.edit_distance(results, task, lexical),
+        *report_analyses.word_frequency(results),
         *_training(curves or {}),
         *report_tables.subsets(results),
         *report_tables.labelled(results),

@@ -13,9 +13,9 @@ main { max-width: 1080px; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
 h1 { font-size: 2rem; line-height: 1.2; margin: 0 0 .4rem; letter-spacing: -.01em; }
 h2 { font-size: 1.3rem; line-height: 1.3; margin: 3rem 0 .4rem; padding-top: 1.2rem;
   border-top: 1px solid #ddd; }
-p, ul { max-width: 68ch; margin: .5rem 0 1rem; }
+p, ul { max-width: 68ch; margin: .5rem 0 1rem; overflow-wrap: anywhere; }
 .lead { font-size: 1.2rem; }
-.quiet { color: #555; font-size: .93rem; overflow-wrap: anywhere; }
+.quiet { color: #555; font-size: .93rem; }
 .scroll { overflow-x: auto; margin: .8rem 0 1rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .95rem; }
 th, td { padding: .38rem .8rem; text-align: right; white-space: nowrap; }
@@ -25,7 +25,8 @@ thead th { border-bottom: 2px solid #1c1c1c; }
 tbody tr + tr td, tbody tr + tr th { border-top: 1px solid #e6e6e6; }
 tbody th { white-space: normal; min-width: 8.5rem; overflow-wrap: break-word; }
 td.best { font-weight: 700; }
-.panels { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); }
+.panels { display: grid; gap: 1rem; margin-bottom: 1rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); }
 .panels img { display: block; width: 100%; max-width: 520px; height: auto; }
 summary { cursor: pointer; font-weight: 600; }
 table.facts { table-layout: fixed; width: 100%; font-size: .87rem; }

@@ -9,6 +9,9 @@ import numpy as np
 from bertflow_jax.config import Config, DataConfig
 from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.data.sts import StsTask
+from bertflow_jax.evaluation.analyses import format_analyses, run_analyses
+from bertflow_jax.evaluation.export_tables import write_tables
+from bertflow_jax.evaluation.isotropy import isotropy
 from bertflow_jax.evaluation.metrics import mean_random_cosine
 from bertflow_jax.evaluation.options import (
     EvalOptions,
@@ -34,10 +37,10 @@ _CURVES = {"fit": "bits_per_dim", "held out": "held_out_bits_per_dim"}
 
 
 def run_evaluation(options: EvalOptions) -> dict[str, Any]:
-    """Score, write results.json, print the table, then write report.html and the figure.
+    """Score, write results.json, print the table, then analyse and write report and figure.
 
     Flags, data and output are checked before a model is loaded; results.json is written before
-    anything is drawn.
+    anything is drawn, and again after the analyses that were asked for.
 
     Returns:
       The content of results.json.
@@ -78,10 +81,17 @@ def run_evaluation(options: EvalOptions) -> dict[str, Any]:
     results = build_results(
         model, rows, tasks, options.seed, random_cosine, similarity=options.similarity
     )
+    shown = next(task for task in tasks if task.name == task_columns(rows)[0])
+    drawn = {name: found[shown.name] for name, found in tables.items()}
+    if options.rows:  # a row fitted for each task has no common space of all tasks' sentences
+        drawn = {name: table.only(shown.sentences) for name, table in drawn.items()}
+    results["isotropy"] = isotropy(drawn, [shown] if options.rows else tasks, options.seed)
     write_results(output / "results.json", results)
+    write_tables(output, results)
     print(format_table(results, published=PUBLISHED if options.published else ()))
+    _analyse(options, output, results, tasks, tables, source)
     print(f"\nscores: {output / 'results.json'}")
-    _draw(options, output, results, tasks, tables, source.metrics_path)
+    _draw(options, output, results, shown, drawn, source.metrics_path)
     return results
 
 
@@ -199,28 +209,49 @@ def _load_encoder(options: EvalOptions) -> "SentenceEncoder":
     )
 
 
-def _draw(
+def _analyse(
     options: EvalOptions,
     output: Path,
     results: dict[str, Any],
     tasks: list[StsTask],
     tables: dict[str, Tables],
+    source: _Source,
+) -> None:
+    """Add the analyses that were asked for to results.json and print their tables."""
+    if not options.analyses:
+        return
+    found = run_analyses(
+        options.analyses, tasks, tables, source.encoder, options.corpus, options.encoding
+    )
+    if found:
+        results["analyses"] = found
+        write_results(output / "results.json", results)
+    print("\n" + format_analyses(results, options.analyses))
+
+
+def _draw(
+    options: EvalOptions,
+    output: Path,
+    results: dict[str, Any],
+    task: StsTask,
+    tables: dict[str, SentenceTable],
     metrics_path: Path | None,
 ) -> None:
+    """Write report and figure; they show the pairs of one task."""
     if not options.report and options.figure is None:
         return
     from bertflow_jax.evaluation import plots, report
 
-    shown = task_columns(results["rows"])[0]
-    task = next(task for task in tasks if task.name == shown)
-    drawn = {name: found[shown] for name, found in tables.items()}
-    if options.rows:  # a row fitted for each task has no common space of all tasks' sentences
-        drawn = {name: table.only(task.sentences) for name, table in drawn.items()}
-    rows = plot_rows(task, drawn, results["rows"], options.seed, options.similarity)
+    rows = plot_rows(task, tables, results["rows"], options.seed, options.similarity)
     if options.report:
         curves = training_curves(metrics_path, _CURVES) if metrics_path is not None else {}
-        report.write_report(output / "report.html", results, rows, shown, curves)
+        lexical = []
+        if "edit_distance" in options.analyses:
+            from bertflow_jax.evaluation.lexical_plot import lexical_plots
+
+            lexical = lexical_plots(task, tables, options.seed)
+        report.write_report(output / "report.html", results, rows, task.name, curves, lexical)
         print(f"report: {output / 'report.html'}")
     if options.figure is not None:
-        plots.effect_figure(Path(options.figure), rows, f"Pairs of {COLUMNS[shown]}")
+        plots.effect_figure(Path(options.figure), rows, f"Pairs of {COLUMNS[task.name]}")
         print(f"figure: {options.figure}")

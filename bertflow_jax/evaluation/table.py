@@ -96,18 +96,22 @@ def format_table(
         for row in published
         if any(task in row.scores for task in tasks)
     ]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header) + 1)]
-    body = [
-        "  ".join(
-            [line[0].ljust(widths[0])]
-            + [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
-        ).rstrip()
-        for line in lines
-    ]
     cosines = [
         f"{name} {cosine:.3f}"
         for name, cosine in results["mean_random_cosine"].items()
         if cosine is not None
     ]
     title = score_title(results, aggregation)
-    return "\n".join([title, *body, "mean cosine of random pairs: " + ", ".join(cosines)])
+    return "\n".join([title, *aligned(lines), "mean cosine of random pairs: " + ", ".join(cosines)])
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines of equally many cells with columns aligned, the first left, the others right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(
+            [line[0].ljust(widths[0])]
+            + [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
+        ).rstrip()
+        for line in lines
+    ]

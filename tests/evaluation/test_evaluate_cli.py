@@ -91,7 +91,8 @@ def test_an_encoder_is_scored_and_everything_written(data_dir, tmp_path, angles,
     table = capsys.readouterr().out.splitlines()
     assert table[1].split() == ["STS-B", "SICK-R", "Avg"]
     assert table[2].split() == ["raw", "50.00", "-100.00", "-25.00"]
-    assert sorted(os.listdir(tmp_path / "out")) == ["report.html", "results.json"]
+    files = ["report.html", "results.json", "table.md", "table.tex"]
+    assert sorted(os.listdir(tmp_path / "out")) == files
     assert figure.is_file()
     assert sorted(os.listdir(tmp_path)) == ["data", "out", "pictures"]
 
@@ -118,7 +119,7 @@ def test_results_are_written_before_anything_is_drawn(data_dir, tmp_path, angles
 def test_without_report_only_the_scores_are_written(data_dir, tmp_path, angles):
     # Bug: --noreport ignored.
     run_evaluation(options(data_dir, tmp_path, report=False, splits=("test",)))
-    assert os.listdir(tmp_path / "out") == ["results.json"]
+    assert sorted(os.listdir(tmp_path / "out")) == ["results.json", "table.md", "table.tex"]
 
 
 CONFLICTS = [
