@@ -21,12 +21,7 @@ def crc32c(data: bytes | np.ndarray) -> int:
     """Return the CRC-32C of bytes or of uint8[n]."""
     values = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else data
     if len(values) < 4:
-        register = 0xFFFFFFFF
-        for value in values.tolist():
-            register ^= value
-            for _ in range(8):
-                register = register >> 1 ^ (_POLYNOMIAL if register & 1 else 0)
-        return register ^ 0xFFFFFFFF
+        return _crc32c_of_few(values)
     lane_bytes = 4 * _LANE_WORDS
     lanes = -(-len(values) // lane_bytes)
     # Zeros before the data leave a register of 0 as it is; the first register of ones is the same
@@ -40,6 +35,15 @@ def crc32c(data: bytes | np.ndarray) -> int:
     for i in range(_LANE_WORDS):
         register = _apply(_after(4), register ^ words[:, i])
     return _join(register, lane_bytes) ^ 0xFFFFFFFF
+
+
+def _crc32c_of_few(values: np.ndarray) -> int:
+    register = 0xFFFFFFFF
+    for value in values.tolist():
+        register ^= value
+        for _ in range(8):
+            register = register >> 1 ^ (_POLYNOMIAL if register & 1 else 0)
+    return register ^ 0xFFFFFFFF
 
 
 def masked_crc32c(data: bytes | np.ndarray) -> int:
