@@ -18,7 +18,7 @@ from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig
 from bertflow_jax.encoder.embedding import make_embed_fn
 from bertflow_jax.encoder.pooling import PoolingSpec
 from bertflow_jax.encoder.pretrained import Encoder, load_encoder, save_encoder
-from bertflow_jax.errors import InputError
+from bertflow_jax.errors import ConfigError, InputError
 from bertflow_jax.flow import glow
 from bertflow_jax.postprocess.flow import Flow
 from bertflow_jax.workdir import prepare_output
@@ -129,6 +129,18 @@ class SentenceEncoder:
 
         run = load_run(workdir, step)
         return cls(run.encoder.encoder, flow_processor(run.flow))
+
+    def with_flow(self, flow: Flow) -> "SentenceEncoder":
+        """Return this encoder followed by a fitted flow: its `encode` gives latents.
+
+        Raises ConfigError if the flow is over another number of dimensions.
+        """
+        if flow.features != self.dimension:
+            raise ConfigError(
+                f"the flow is over {flow.features} dimensions, but the encoder gives "
+                f"{self.dimension}; take the encoder and the pooling that it was fitted on"
+            )
+        return type(self)(self.encoder, flow_processor(flow))
 
     def encode(
         self,

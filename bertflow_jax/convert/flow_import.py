@@ -23,6 +23,7 @@ def import_flow(
     read: Read,
     source: str,
     stated: Mapping[str, Any],
+    usual: Mapping[str, Any] | None = None,
 ) -> Flow:
     """Return the flow that these tensors are.
 
@@ -33,6 +34,8 @@ def import_flow(
       source: path, for messages.
       stated: what the caller says of its FlowConfig: a field of `STATED` -> value, None where he
         says nothing.
+      usual: what the implementation always makes; another value must be stated. Without this, a
+        file whose last level or last step is lost would pass for a smaller flow.
 
     Raises:
       ConfigError: the tensors are of another flow than stated.
@@ -46,6 +49,12 @@ def import_flow(
             raise ConfigError(
                 f"--{field}={said} contradicts {source}, whose flow has {field}={found}; leave the "
                 "flag out, or check that the file is whole and the right one"
+            )
+        normal = (usual or {}).get(field, found)
+        if said is None and found != normal:
+            raise WeightsError(
+                f"{source}: its flow has {field}={found}, and {names.what} {field}={normal}: part "
+                f"of it is missing, or it was made so and --{field}={found} says it"
             )
     check_features(features, config)
     check_shapes(shapes, names.expected(config, features), source, names.what)

@@ -20,6 +20,7 @@ from bertflow_jax.data.json_files import read_json_object
 from bertflow_jax.errors import ConfigError, DataNotFoundError, WeightsError
 
 WEIGHT_FILES = ("model.safetensors", "flax_model.msgpack", "pytorch_model.bin")
+TORCH_SUFFIXES = (".bin", ".pt", ".pth")
 
 Tensors = dict[str, np.ndarray]
 
@@ -187,5 +188,5 @@ def _only_arrays(path: Path, values: Mapping[str, object]) -> Tensors:
 _READERS: dict[str, Callable[[Path, bytes], Tensors]] = {
     ".safetensors": _read_safetensors,
     ".msgpack": _read_msgpack,
-    ".bin": _read_bin,
+    **dict.fromkeys(TORCH_SUFFIXES, _read_bin),
 }

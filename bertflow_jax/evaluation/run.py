@@ -1,5 +1,6 @@
 """One evaluation from flags to results.json, table and report."""
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from bertflow_jax.workdir import prepare_output
 
 if TYPE_CHECKING:
     from bertflow_jax.embed import SentenceEncoder
+    from bertflow_jax.postprocess.flow import Flow
 
 _CURVES = {"fit": "bits_per_dim", "held out": "held_out_bits_per_dim"}
 
@@ -74,10 +76,16 @@ def _embed(
             "text": run.records.manifest,
         }
         return model, {"raw": raw, "flow": raw.map(run.flow.transform)}, run.metrics_path
+    flow = None if options.flow is None else _load_flow(options.flow)
     encoder = _load_encoder(options)
     identity = encoder.identity()
     model = {"encoder": {"path": options.encoder, **identity}, "flow": None}
-    return model, {"raw": _raw_table(options, tasks, encoder, identity, "")}, None
+    if flow is None:
+        return model, {"raw": _raw_table(options, tasks, encoder, identity, "")}, None
+    encoder.with_flow(flow)  # refuses a flow of other dimensions before anything is embedded
+    raw = _raw_table(options, tasks, encoder, identity, "")
+    model["flow"] = {"path": options.flow, **dataclasses.asdict(flow.config)}
+    return model, {"raw": raw, "flow": raw.map(flow.transform)}, None
 
 
 def _raw_table(
@@ -92,6 +100,12 @@ def _raw_table(
     return SentenceTable.build(
         tasks, lambda texts: embed_cached(encoder.encode, identity, texts, folder)
     )
+
+
+def _load_flow(folder: str) -> "Flow":
+    from bertflow_jax.postprocess.flow import Flow
+
+    return Flow.load(folder)
 
 
 def _load_encoder(options: EvalOptions) -> "SentenceEncoder":
