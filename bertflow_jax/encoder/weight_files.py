@@ -162,6 +162,8 @@ def _read_bin(path: Path, start: bytes) -> Tensors:
         ) from error
     except (EOFError, RuntimeError) as error:
         raise _truncated(path, str(error).splitlines()[0]) from error
+    except Exception as error:  # damaged bytes make PyTorch's unpickler raise whatever they hit
+        raise _damaged(path, f"{type(error).__name__}: {error}") from error
     if not isinstance(state, Mapping):
         raise WeightsError(f"{path} is not a plain state dict but a {type(state).__name__}")
     return _only_arrays(path, {name: _from_torch(value) for name, value in state.items()})
