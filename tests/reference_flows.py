@@ -1,5 +1,7 @@
 """Reference flows of other implementations, under our parameter names."""
 
+import re
+
 import jax
 import numpy as np
 
@@ -52,6 +54,25 @@ def released_variables(arrays, prefix="", suffix="", config=None):
     return RELEASED.variables(
         lambda name: arrays[f"{prefix}{name}{suffix}"], config or FlowConfig(), features
     )
+
+
+def random_tensors(names, config, features, seed=0):
+    """Every tensor of a flow under the other implementation's names."""
+    rng = np.random.default_rng(seed)
+    tensors = {}
+    for name, shape in names.expected(config, features).items():
+        value = rng.normal(scale=0.3, size=shape).astype(np.float32)
+        leaf = re.split(r"[./]", name)[-1]
+        if leaf == "w" or name.endswith("invconv.weight"):
+            value = np.eye(shape[0], dtype=np.float32)[::-1].reshape(shape)
+        elif leaf == "P":
+            value = np.eye(shape[0], dtype=np.float32)[rng.permutation(shape[0])]
+        elif leaf == "sign_S":
+            value = rng.choice(np.array([-1, 1], np.float32), shape)
+        elif leaf == "initialized":
+            value = np.array(1, np.uint8)
+        tensors[name] = value
+    return tensors
 
 
 def max_difference(tree, other):

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from reference_flows import port_state_dict
+from reference_flows import port_state_dict, random_tensors
 from tf_bundle_writer import write_bundle
 
 from bertflow_jax.config import FlowConfig
@@ -15,25 +15,6 @@ from bertflow_jax.convert.tf1 import sort_checkpoint
 from bertflow_jax.errors import BertFlowError, ConfigError, DataNotFoundError, WeightsError
 
 SMALL = FlowConfig(levels=1, depth=2, width=3)
-
-
-def random_tensors(names, config, features, seed=0):
-    """Every tensor of a flow under the other implementation's names."""
-    rng = np.random.default_rng(seed)
-    tensors = {}
-    for name, shape in names.expected(config, features).items():
-        value = rng.normal(scale=0.3, size=shape).astype(np.float32)
-        leaf = re.split(r"[./]", name)[-1]
-        if leaf == "w" or name.endswith("invconv.weight"):
-            value = np.eye(shape[0], dtype=np.float32)[::-1].reshape(shape)
-        elif leaf == "P":
-            value = np.eye(shape[0], dtype=np.float32)[rng.permutation(shape[0])]
-        elif leaf == "sign_S":
-            value = rng.choice(np.array([-1, 1], np.float32), shape)
-        elif leaf == "initialized":
-            value = np.array(1, np.uint8)
-        tensors[name] = value
-    return tensors
 
 
 def load(names, tensors, **stated):
