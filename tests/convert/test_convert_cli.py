@@ -1,5 +1,6 @@
 """The import from flags to folders, and the folders in the other commands."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 from reference_flows import random_tensors
 from tf_bundle_writer import write_bundle
 
@@ -16,6 +18,7 @@ from bertflow_jax.convert.flow_layouts import PORT, RELEASED
 from bertflow_jax.convert.run import ConvertOptions, run_convert
 from bertflow_jax.errors import ConfigError, WorkdirError
 from bertflow_jax.evaluation.options import EvalOptions, output_folder
+from bertflow_jax.evaluation.report import _model_name
 from bertflow_jax.evaluation.run import run_evaluation
 from bertflow_jax.flow import glow
 
@@ -89,18 +92,45 @@ def saved_flow(folder, features):
     return str(folder)
 
 
-def test_evaluation_of_an_encoder_with_a_flow_folder(tmp_path):
+def test_evaluation_of_an_encoder_with_a_flow_folder(imported, tmp_path):
     """evaluate.py --encoder --flow: both rows, and a flow of other dimensions refused."""
-    flow = saved_flow(tmp_path / "flow", 384)
-    options = {"encoder": "mini_bert", "report": True, "cache_dir": str(tmp_path / "cache")}
-    with pytest.raises(ConfigError, match="over 384 dimensions, but the encoder gives 256"):
-        run_evaluation(EvalOptions(flow=flow, output=str(tmp_path / "a"), **options))
-    flow = saved_flow(tmp_path / "fits", 256)
-    results = run_evaluation(EvalOptions(flow=flow, output=str(tmp_path / "b"), **options))
+    output, _ = imported
+    rng = np.random.default_rng(0)
+    left, right = (
+        [" ".join(rng.choice(["the", "dog", "."], rng.integers(1, 6))) for _ in range(30)]
+        for _ in range(2)
+    )
+    gold = rng.uniform(0, 5, 30).round(3)
+    rows = [
+        f"g\tf\ty\ti\t{score}\t{a}\t{b}\n" for score, a, b in zip(gold, left, right, strict=True)
+    ]
+    (tmp_path / "STSBenchmark").mkdir()
+    (tmp_path / "STSBenchmark" / "sts-test.csv").write_text("".join(rows))
+    options = EvalOptions(
+        encoder=str(output / "encoder"),
+        tasks=("stsb",),
+        data_dir=str(tmp_path),
+        output=str(tmp_path / "eval"),
+        cache_dir=str(tmp_path / "cache"),
+        report=False,
+    )
+    other = saved_flow(tmp_path / "flow", 6)
+    with pytest.raises(ConfigError, match="over 6 dimensions, but the encoder gives 4"):
+        run_evaluation(dataclasses.replace(options, flow=other))
+    flow = str(output / "flow")
+    results = run_evaluation(dataclasses.replace(options, flow=flow))
     assert list(results["rows"]) == ["raw", "flow"]
-    assert results["rows"]["raw"]["average"] != results["rows"]["flow"]["average"]
+    encoder = SentenceEncoder.from_pretrained(output / "encoder")
+    u, v = encoder.encode(left), encoder.encode(right)
+    transform = Flow.load(flow).transform
+    for name, x, y in (("raw", u, v), ("flow", transform(u), transform(v))):
+        cosines = (x * y).sum(1) / np.linalg.norm(x, axis=1) / np.linalg.norm(y, axis=1)
+        expected = 100 * scipy.stats.spearmanr(cosines, gold).statistic
+        assert results["rows"][name]["average"] == pytest.approx(expected, abs=0.2)
+    averages = [row["average"] for row in results["rows"].values()]
+    assert abs(averages[0] - averages[1]) > 1
     assert results["model"]["flow"]["path"] == flow
-    assert f"flow of {flow}" in (tmp_path / "b" / "report.html").read_text("utf-8")
+    assert _model_name(results["model"]).endswith(f"flow of {flow}")
 
 
 def test_default_output_with_a_flow_is_another_folder():
