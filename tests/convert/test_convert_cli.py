@@ -126,9 +126,10 @@ def test_evaluation_of_an_encoder_with_a_flow_folder(imported, tmp_path):
     for name, x, y in (("raw", u, v), ("flow", transform(u), transform(v))):
         cosines = (x * y).sum(1) / np.linalg.norm(x, axis=1) / np.linalg.norm(y, axis=1)
         expected = 100 * scipy.stats.spearmanr(cosines, gold).statistic
-        assert results["rows"][name]["average"] == pytest.approx(expected, abs=0.2)
+        # Near-ties in the cosines of so small an encoder move the ranks a little.
+        assert results["rows"][name]["average"] == pytest.approx(expected, abs=1)
     averages = [row["average"] for row in results["rows"].values()]
-    assert abs(averages[0] - averages[1]) > 1
+    assert abs(averages[0] - averages[1]) > 10
     assert results["model"]["flow"]["path"] == flow
     assert _model_name(results["model"]).endswith(f"flow of {flow}")
 
