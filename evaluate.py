@@ -2,7 +2,7 @@
 
 A fitted flow, raw embeddings beside it:
   python evaluate.py --workdir=runs/demo
-An encoder without a flow:
+An encoder without a flow, or with one that was imported or saved by itself (--flow=FOLDER):
   python evaluate.py --encoder=mini_bert --pooling=mean
 Baselines and flows fitted on each task's own text, one row each:
   python evaluate.py --encoder=mini_bert --data_dir=DIR --rows=standardize,whitening,flow
@@ -32,6 +32,9 @@ from bertflow_jax.evaluation.similarities import SIMILARITIES
 flags.DEFINE_string("workdir", None, "Folder of a train.py run: scores raw and flow.")
 flags.DEFINE_integer("step", None, "Checkpoint of the workdir; default: the newest good one.")
 flags.DEFINE_string("encoder", None, "Folder, Hub id or mini_bert: scores it without a flow.")
+flags.DEFINE_string(
+    "flow", None, "With --encoder: folder of a saved or imported flow, or of a saved Whitening, ..."
+)
 flags.DEFINE_string("pooling", None, "With --encoder; default: as its folder says, or mean.")
 flags.DEFINE_integer("max_length", None, "With --encoder: tokens a sentence.")
 flags.DEFINE_enum("dtype", None, ["float32", "bfloat16"], "With --encoder: compute type.")

@@ -10,7 +10,7 @@ from bertflow_jax.errors import ConfigError, InputError
 _MAX_INT = 2**31 - 1  # counters on the device are int32
 _MAX_SEED = 2**63 - 1
 _MAX_FLOAT = 3e38  # numbers on the device are float32
-ENCODER_SETTINGS = ("pooling", "max_length", "dtype")  # flags that a fitted run has settled
+ENCODER_SETTINGS = ("pooling", "max_length", "dtype", "flow")  # flags that a fitted run has settled
 
 
 def check_count(value: Any, name: str, least: int) -> int:

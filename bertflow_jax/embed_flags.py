@@ -2,7 +2,7 @@
 
 A fitted flow on its encoder, from a train.py run:
   python -m bertflow_jax.embed --workdir=runs/demo --input=texts.txt --output=vectors.npy
-An encoder without a flow:
+An encoder without a flow, or with --flow=FOLDER of one that was imported or saved by itself:
   python -m bertflow_jax.embed --encoder=mini_bert --pooling=mean --input=texts.tsv --column=text \\
       --output=vectors.parquet --id_column=id
 
@@ -31,6 +31,9 @@ FLAGS = flags.FLAGS
 flags.DEFINE_string("workdir", None, "Folder of a train.py run: its encoder and its flow.")
 flags.DEFINE_integer("step", None, "Checkpoint of the workdir; default: the newest good one.")
 flags.DEFINE_string("encoder", None, "Folder, Hub id or mini_bert: an encoder without a flow.")
+flags.DEFINE_string(
+    "flow", None, "With --encoder: folder of a saved or imported flow, or of a saved Whitening, ..."
+)
 flags.DEFINE_string("pooling", None, "With --encoder; default: as its folder says, or mean.")
 flags.DEFINE_integer("max_length", None, "With --encoder: tokens a text.")
 flags.DEFINE_enum("dtype", None, ["float32", "bfloat16"], "With --encoder: compute type.")
@@ -85,11 +88,15 @@ def main() -> None:
 def _load_encoder() -> "SentenceEncoder":
     # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
     from bertflow_jax.embed import SentenceEncoder
+    from bertflow_jax.postprocess import load
 
     if FLAGS.workdir is None:
-        return SentenceEncoder.from_pretrained(
+        # First, so that a wrong path is told before the seconds that loading an encoder takes.
+        processor = None if FLAGS.flow is None else load(FLAGS.flow)
+        encoder = SentenceEncoder.from_pretrained(
             FLAGS.encoder, FLAGS.pooling, FLAGS.max_length, FLAGS.dtype or "float32"
         )
+        return encoder if processor is None else encoder.with_postprocess(processor)
     check_encoder_settings({name: FLAGS[name].value for name in ENCODER_SETTINGS})
     return SentenceEncoder.from_checkpoint(FLAGS.workdir, FLAGS.step)
 

@@ -20,6 +20,7 @@ from bertflow_jax.data.json_files import read_json_object
 from bertflow_jax.errors import ConfigError, DataNotFoundError, WeightsError
 
 WEIGHT_FILES = ("model.safetensors", "flax_model.msgpack", "pytorch_model.bin")
+TORCH_SUFFIXES = (".bin", ".pt", ".pth")
 
 Tensors = dict[str, np.ndarray]
 
@@ -161,6 +162,8 @@ def _read_bin(path: Path, start: bytes) -> Tensors:
         ) from error
     except (EOFError, RuntimeError) as error:
         raise _truncated(path, str(error).splitlines()[0]) from error
+    except Exception as error:  # damaged bytes make PyTorch's unpickler raise whatever they hit
+        raise _damaged(path, f"{type(error).__name__}: {error}") from error
     if not isinstance(state, Mapping):
         raise WeightsError(f"{path} is not a plain state dict but a {type(state).__name__}")
     return _only_arrays(path, {name: _from_torch(value) for name, value in state.items()})
@@ -187,5 +190,5 @@ def _only_arrays(path: Path, values: Mapping[str, object]) -> Tensors:
 _READERS: dict[str, Callable[[Path, bytes], Tensors]] = {
     ".safetensors": _read_safetensors,
     ".msgpack": _read_msgpack,
-    ".bin": _read_bin,
+    **dict.fromkeys(TORCH_SUFFIXES, _read_bin),
 }

@@ -27,7 +27,9 @@ class EvalOptions:
     Attributes:
       workdir: of a run of train.py: rows raw and flow.
       step: checkpoint of the workdir; None takes the newest good one.
-      encoder: local folder, Hub id or `mini_bert`: row raw only.
+      encoder: local folder, Hub id or `mini_bert`: row raw only, without a flow.
+      flow: with encoder; folder of a saved or imported flow, or of another post-processor, which
+        gets a row of its kind's name.
       pooling: with encoder; None takes what its folder says, or `mean`.
       max_length: with encoder; None takes what its folder says.
       dtype: with encoder; compute type, None is `float32`.
@@ -59,6 +61,7 @@ class EvalOptions:
     workdir: str | None = None
     step: int | None = None
     encoder: str | None = None
+    flow: str | None = None
     pooling: str | None = None
     max_length: int | None = None
     dtype: str | None = None
@@ -84,7 +87,7 @@ class EvalOptions:
 
 def expanded(options: EvalOptions) -> EvalOptions:
     """Expand `~`, which a shell leaves alone in --name=~/folder."""
-    names = ("workdir", "data_dir", "output", "figure", "cache_dir", "corpus")
+    names = ("workdir", "flow", "data_dir", "output", "figure", "cache_dir", "corpus")
     paths = {name: getattr(options, name) for name in names}
     # A blank one stays as it is, for the check of its own flag.
     expanded: dict[str, Any] = {
@@ -105,6 +108,8 @@ def check_options(options: EvalOptions) -> None:
             raise ConfigError("--encoder is blank; name a folder, a Hub id or mini_bert")
         if options.step is not None:
             raise ConfigError("--step is a checkpoint of a --workdir; an encoder has none")
+        if options.flow is not None and not options.flow.strip():
+            raise ConfigError("--flow is blank; name the folder of a saved flow")
     else:
         _check_workdir(options)
     _check_rows(options)
@@ -213,6 +218,7 @@ def output_folder(options: EvalOptions) -> str:
     encoder = Path(options.encoder or "")
     # Many encoders lie in a folder called "model": the one above tells them apart.
     above = encoder.absolute().parent.name if encoder.is_dir() else ""
-    parts = [above, encoder.name, options.pooling or ""]
+    flow = Path(options.flow).name if options.flow else ""
+    parts = [above, encoder.name, options.pooling or "", flow]
     name = "-".join(re.sub(r"[^\w.]+", "-", part).strip("-") for part in parts if part)
     return f"runs/eval-{name}"

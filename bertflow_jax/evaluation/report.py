@@ -106,6 +106,8 @@ def _model_name(model: Mapping[str, Any]) -> str:
     name = f"Encoder {encoder['path']}, pooling {encoder['pooling']}"
     if model["flow"] is None:
         return f"{name}, without a flow"
+    if "workdir" not in model:
+        return f"{name}, flow of {model['flow']['path']}"
     return f"{name}, flow of step {model['step']} in {model['workdir']}"
 
 

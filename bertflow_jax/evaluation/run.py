@@ -30,7 +30,7 @@ from bertflow_jax.workdir import prepare_output
 if TYPE_CHECKING:
     from bertflow_jax.embed import SentenceEncoder
     from bertflow_jax.evaluation.fitted_rows import FitTexts
-    from bertflow_jax.postprocess import Flow
+    from bertflow_jax.postprocess import PostProcessor
 
 Tables = dict[str, SentenceTable]  # task -> the vectors of its sentences
 _CURVES = {"fit": "bits_per_dim", "held out": "held_out_bits_per_dim"}
@@ -61,8 +61,8 @@ def run_evaluation(options: EvalOptions) -> dict[str, Any]:
     raw = _raw_table(options, tasks, source, texts)
     scored = list(dict.fromkeys(text for task in tasks for text in task.sentences))
     shared = {"raw": raw.only(scored)}
-    if source.flow is not None:
-        shared["flow"] = shared["raw"].map(source.flow.transform)
+    if source.postprocess is not None:
+        shared[source.postprocess.name] = shared["raw"].map(source.postprocess.transform)
     rows = evaluate(tasks, shared, options.similarity)
     tables: dict[str, Tables] = {
         name: dict.fromkeys([task.name for task in tasks], table) for name, table in shared.items()
@@ -102,7 +102,7 @@ class _Source:
     Attributes:
       encoder: without a flow.
       identity: of the encoder.
-      flow: of the run, None without a workdir.
+      postprocess: the run's flow, or what --flow names; None without either.
       config: of the run; its `flow` and `train` sections shape the flows among the fitted rows.
       own_text: what the run was fitted on.
       model: of results.json.
@@ -111,7 +111,7 @@ class _Source:
 
     encoder: "SentenceEncoder"
     identity: dict[str, Any]
-    flow: "Flow | None"
+    postprocess: "PostProcessor | None"
     config: Config
     own_text: DataConfig | None
     model: dict[str, Any]
@@ -145,10 +145,21 @@ def _workdir_source(options: EvalOptions) -> _Source:
 
 
 def _encoder_source(options: EvalOptions) -> _Source:
+    # The post-processor first: it is small, and a wrong path is told before the encoder is loaded.
+    processor = None if options.flow is None else _load_postprocess(options.flow)
     encoder = _load_encoder(options)
     identity = encoder.identity()
     model = {"encoder": {"path": options.encoder, **identity}, "flow": None}
-    return _Source(encoder, identity, None, options.config or Config(), None, model, None)
+    if processor is not None:
+        after = encoder.with_postprocess(processor).describe()["postprocess"]
+        model["flow"] = {"path": options.flow, **after}
+    return _Source(encoder, identity, processor, options.config or Config(), None, model, None)
+
+
+def _load_postprocess(folder: str) -> "PostProcessor":
+    from bertflow_jax import postprocess
+
+    return postprocess.load(folder)
 
 
 def _fit_texts(

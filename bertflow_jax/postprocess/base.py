@@ -28,6 +28,10 @@ class PostProcessor(Protocol):
     """The common part of `Flow`, `Standardize`, `NATSV`, `Whitening`, `Reduce` and `Compose`."""
 
     @property
+    def name(self) -> str:
+        """The kind, as in rows of an evaluation."""
+
+    @property
     def features(self) -> int | None:
         """D of the embeddings it was fitted on, None before."""
 

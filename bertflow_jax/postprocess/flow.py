@@ -27,12 +27,15 @@ class Flow:
     """A normalizing flow that maps embeddings to N(0, I); forward means embedding -> latent.
 
     Attributes:
+      name: of the kind, `flow`.
       config: shape of the flow.
       seed: of the parameters, the order of the rows and dropout.
       train: how it is fitted.
       variables: the fitted parameters, None before `fit`.
       features: D, None before `fit`.
     """
+
+    name = "flow"
 
     def __init__(
         self,
@@ -180,7 +183,7 @@ class Flow:
     def pure(self) -> PureTransform:
         """Return `transform` as a pure function of the flow's variables."""
         variables, _ = self._fitted()
-        return PureTransform("flow", functools.partial(_forward, self.config), variables)
+        return PureTransform(self.name, functools.partial(_forward, self.config), variables)
 
     def _fitted(self) -> tuple[dict[str, Any], int]:
         if self.variables is None or self.features is None:
