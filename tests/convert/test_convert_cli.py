@@ -115,7 +115,7 @@ def test_evaluation_of_an_encoder_with_a_flow_folder(imported, tmp_path):
         report=False,
     )
     other = saved_flow(tmp_path / "flow", 6)
-    with pytest.raises(InputError, match="fitted on 6 dimensions, the encoder.s vectors have 4"):
+    with pytest.raises(InputError, match=r"fitted on 6 dimensions, the encoder.s vectors have 4"):
         run_evaluation(dataclasses.replace(options, flow=other))
     flow = str(output / "flow")
     results = run_evaluation(dataclasses.replace(options, flow=flow))
