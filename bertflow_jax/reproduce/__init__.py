@@ -1,0 +1,1 @@
+"""The tables of the BERT-flow paper, each by one command."""

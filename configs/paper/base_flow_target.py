@@ -1,0 +1,24 @@
+"""BERT-base, flow on each task's own text: Table 2 of the paper.
+
+    python -m bertflow_jax.reproduce --table=2 --rows=base_flow_target --data_dir=DIR
+
+or the fit alone:
+
+    python train.py --config=configs/paper/base_flow_target.py --workdir=runs/base_flow_target \
+        --config.data.path=DIR --config.data.task=sts12
+
+Published, years by wmean: STS-B, SICK-R, STS12 to STS16
+70.72 63.11 63.48 72.14 68.42 73.77 75.37.
+"""
+
+from bertflow_jax.config import Config, DataConfig, EncoderConfig, FlowConfig, TrainConfig
+
+
+def get_config() -> Config:
+    return Config(
+        seed=1234,
+        encoder=EncoderConfig(path="bert-base-uncased", pooling="first_last", max_length=64),
+        flow=FlowConfig(actnorm_init="released"),
+        data=DataConfig(path="../shared/sts", task="stsb", splits="train,dev,test"),
+        train=TrainConfig(mode="online", epochs=1, batch_size=32, learning_rate=1e-3),
+    )

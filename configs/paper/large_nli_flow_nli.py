@@ -1,0 +1,23 @@
+"""BERT-large-NLI, flow on NLI text (NLI*): Table 3 of the paper.
+
+    python -m bertflow_jax.reproduce --table=3 --rows=large_nli_flow_nli --data_dir=DIR --nli=FILES
+
+or the fit alone:
+
+    python train.py --config=configs/paper/large_nli_flow_nli.py --workdir=runs/large_nli_flow_nli \
+        --config.data.path=snli_1.0_train.jsonl,multinli_1.0_train.jsonl
+
+No published score of STS; the paper scores this row on QNLI (Table 4).
+"""
+
+from bertflow_jax.config import Config, DataConfig, EncoderConfig, FlowConfig, TrainConfig
+
+
+def get_config() -> Config:
+    return Config(
+        seed=1234,
+        encoder=EncoderConfig(path="runs/paper/large_nli/encoder", pooling="first_last", max_length=64),
+        flow=FlowConfig(actnorm_init="released"),
+        data=DataConfig(path="snli_1.0_train.jsonl,multinli_1.0_train.jsonl", format="pairs"),
+        train=TrainConfig(mode="online", epochs=0.15, batch_size=32, learning_rate=2e-5),
+    )
