@@ -44,6 +44,8 @@ class SupervisionConfig:
         replaced by [MASK].
       norm_penalty: weight of the mean of |u| + |v| in the loss.
       learning_rate: peak of the encoder's step size.
+      head_learning_rate: peak of the classifier's step size; 0 takes learning_rate. With a few
+        hundred steps of 2e-5 a new classifier would hardly leave its random start.
       weight_decay: decoupled decay of the encoder's and the head's matrices.
       warmup: share of the steps over which the step size rises linearly from 0.
       dropout: whether the encoder's dropout is on while training.
@@ -74,6 +76,7 @@ class SupervisionConfig:
     duplicate: int = 1
     norm_penalty: float = 0.0
     learning_rate: float = 2e-5
+    head_learning_rate: float = 0.0
     weight_decay: float = 0.01
     warmup: float = 0.1
     dropout: bool = True
@@ -96,6 +99,7 @@ class SupervisionConfig:
             labelled=0,
             duplicate=1,
             norm_penalty=0,
+            head_learning_rate=0,
             weight_decay=0,
             flow_to_encoder=0,
         )

@@ -125,10 +125,11 @@ class PairBatches:
         self._seed, self._pairs, self._duplicate = seed, len(pairs), duplicate
         self._targets, self._labelled = pairs.targets, labelled.astype(np.float32)
         self._pad_id, self._max_length = tokenizer.pad_id, tokenizer.max_length
-        self._mask_id = tokenizer.special_id("mask_token")
-        kept = ("cls_token", "sep_token", "pad_token")
-        self._never_masked = [tokenizer.special_id(name) for name in kept]
-        if duplicate > 1 and self._mask_id is None:
+        mask_id = tokenizer.special_id("mask_token")
+        kept = [tokenizer.special_id(name) for name in ("cls_token", "sep_token", "pad_token")]
+        self._never_masked = np.asarray([token for token in kept if token is not None], np.int32)
+        self._mask_id = -1 if mask_id is None else mask_id
+        if duplicate > 1 and mask_id is None:
             raise ConfigError(
                 f"supervision.duplicate={duplicate}: the encoder's vocabulary has no [MASK]"
             )

@@ -49,10 +49,24 @@ def decay_mask(params: Any) -> Any:
     )
 
 
+def _scale_head(ratio: float) -> optax.GradientTransformation:
+    """Multiply the updates of the classifier; it has no state."""
+
+    def update(updates: Any, params: Any = None) -> Any:
+        del params
+        head = jax.tree.map(lambda x: ratio * x, updates.get("head", {}))
+        return {**updates, "head": head} if "head" in updates else updates
+
+    return optax.stateless(update)
+
+
 def make_encoder_optimizer(
     config: SupervisionConfig, total: int, clip_norm: float
 ) -> optax.GradientTransformation:
-    """Return the optimiser of {"encoder": ..., "head": ...} for a run of `total` steps."""
+    """Return the optimiser of {"encoder": ..., "head": ...} for a run of `total` steps.
+
+    The head's lr is `head_learning_rate` where that is set; its schedule is the same.
+    """
     return optax.chain(
         optax.clip_by_global_norm(clip_norm),
         optax.adamw(
@@ -63,6 +77,7 @@ def make_encoder_optimizer(
             weight_decay=config.weight_decay,
             mask=decay_mask,
         ),
+        _scale_head((config.head_learning_rate or config.learning_rate) / config.learning_rate),
     )
 
 
