@@ -84,6 +84,8 @@ class CheckpointStore:
         Raises:
           WorkdirError: the folder cannot be written (names it), or the written step is incomplete.
         """
+        if set(arrays) & set(_RECORDS):
+            raise AssertionError(f"items of arrays may not be named like records: {set(arrays)}")
         step = records.state["step"]
         host = jax.tree.map(np.asarray, arrays)
         said = dataclasses.asdict(records)

@@ -16,7 +16,7 @@ from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.flow import Flow
 from bertflow_jax.training.metrics import METRICS_FILE
 from bertflow_jax.training.run import check_same, load_encoder
-from bertflow_jax.training.supervised_state import trained_shapes, with_trained
+from bertflow_jax.training.supervised_state import ENCODER_ITEM, trained_shapes, with_trained
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,14 +62,14 @@ def load_run(workdir: str | os.PathLike[str], step: int | None = None) -> Run:
     def abstract(records: Records) -> dict[str, Any]:
         features = records.state["features"]
         flow = jax.eval_shape(lambda: init_variables(config.flow, features, 0))
-        return {"flow": flow, **({"encoder": trained_shapes(encoder.encoder)} if joint else {})}
+        return {"flow": flow, **({ENCODER_ITEM: trained_shapes(encoder.encoder)} if joint else {})}
 
     arrays, records = store.newest_good(lambda found: store.restore(found, abstract), step)
     identity = encoder.identity()
     found = records.state["step"]
     check_same("encoder", records.encoder, identity, store.folder / str(found))
     if joint:
-        encoder = SentenceEncoder(with_trained(encoder.encoder, arrays["encoder"]))
+        encoder = SentenceEncoder(with_trained(encoder.encoder, arrays[ENCODER_ITEM]))
         identity = encoder.identity()
         records = dataclasses.replace(records, encoder=identity)
     flow = Flow.from_variables(config.flow, arrays["flow"], records.state["features"], config.seed)

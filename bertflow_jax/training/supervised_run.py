@@ -21,6 +21,7 @@ from bertflow_jax.training.supervised_batches import PairBatches, choose_labelle
 from bertflow_jax.training.supervised_dev import BestDev, DevSet
 from bertflow_jax.training.supervised_loop import run_supervised
 from bertflow_jax.training.supervised_state import (
+    ENCODER_ITEM,
     Experiment,
     checkpoint_arrays,
     trained_shapes,
@@ -186,8 +187,8 @@ def _finish(
     saved, trained = step, state.params["encoder"]
     if best is not None and best.step is not None and best.step != step:
         saved = best.step
-        arrays, _ = store.restore(saved, lambda _: {"encoder": trained_shapes(encoder)})
-        trained = arrays["encoder"]
+        arrays, _ = store.restore(saved, lambda _: {ENCODER_ITEM: trained_shapes(encoder)})
+        trained = arrays[ENCODER_ITEM]
     target, new = folder / ENCODER_FOLDER, folder / f"{ENCODER_FOLDER}.new"
     # Written beside the old one and renamed: what lies at WORKDIR/encoder is always whole.
     shutil.rmtree(new, ignore_errors=True)

@@ -2,7 +2,7 @@
 
 Arrays of a checkpoint:
 
-    encoder         the trained parameters (those that the vectors depend on)
+    encoder_params  the trained parameters (those that the vectors depend on)
     head            the classifier of `siamese`
     optimizer       state of the encoder's optimiser
     flow            variables of the flow of `joint`
@@ -43,6 +43,7 @@ from bertflow_jax.training.supervised_steps import (
 )
 
 _log = logging.getLogger(__name__)
+ENCODER_ITEM = "encoder_params"
 
 
 class Experiment:
@@ -95,7 +96,9 @@ class Experiment:
             )
         if best is not None and record["best"] is not None:
             best = BestDev(**record["best"])
-        params = {name: arrays[name] for name in ("encoder", "head") if name in arrays}
+        params = {"encoder": arrays[ENCODER_ITEM]}
+        if "head" in arrays:
+            params["head"] = arrays["head"]
         state = SupervisedState(
             jnp.asarray(record["step"], jnp.int32),
             params,
@@ -131,7 +134,8 @@ class Experiment:
 def checkpoint_arrays(state: SupervisedState) -> dict[str, Any]:
     """Return the items of a checkpoint; what a run does not have is no item."""
     items = {
-        **state.params,
+        ENCODER_ITEM: state.params["encoder"],
+        "head": state.params.get("head", {}),
         "optimizer": state.opt_state,
         "flow": state.flow,
         "flow_optimizer": state.flow_opt_state,
@@ -140,10 +144,10 @@ def checkpoint_arrays(state: SupervisedState) -> dict[str, Any]:
 
 
 def with_trained(encoder: Encoder, trained: Any) -> Encoder:
-    """Return an encoder with the parameters of a checkpoint's item `encoder` in their places."""
+    """Return an encoder with the parameters of a checkpoint, its item `encoder_params`."""
     return dataclasses.replace(encoder, params=join_params(encoder.params, trained))
 
 
 def trained_shapes(encoder: Encoder) -> Any:
-    """Return the shapes of a checkpoint's item `encoder`."""
+    """Return the shapes of a checkpoint's item `encoder_params`."""
     return jax.eval_shape(lambda: split_params(encoder.params, encoder.pooling))
