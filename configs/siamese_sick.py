@@ -22,8 +22,12 @@ def get_config() -> Config:
         objective="siamese",
         encoder=EncoderConfig(path="sentence-transformers/all-MiniLM-L6-v2", pooling="mean"),
         supervision=SupervisionConfig(
-            path="../shared/sts", task="sickr", learning_rate=2e-5, head_learning_rate=1e-3
+            path="../shared/sts",
+            task="sickr",
+            learning_rate=5e-6,
+            head_learning_rate=1e-3,
+            patience=4,
         ),
-        train=TrainConfig(epochs=1, batch_size=16, eval_every=50),
+        train=TrainConfig(epochs=1, batch_size=16, eval_every=25),
         checkpoint=CheckpointConfig(every=100, keep=1),
     )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bertflow_jax.data import nli, sts_files
 from bertflow_jax.data.lines import digest
-from bertflow_jax.data.nli_tfds import read_tfds_rows
+from bertflow_jax.data.nli_tfds import DATASETS, read_tfds_rows
 from bertflow_jax.data.pair_files import PairColumns, file_format, has_column, read_pairs
 from bertflow_jax.data.sts import load_task
 from bertflow_jax.data.sts_files import Row
@@ -167,7 +167,7 @@ def _kind(paths: tuple[Path, ...], asked: str, task: str, field: str) -> str:
             )
         return asked
     if folder:
-        return "sts" if set(comma_separated(task)) <= set(sts_files.STS_TASKS) else "tfds"
+        return "tfds" if set(comma_separated(task)) & set(DATASETS) else "sts"
     kinds = {file_format(path) for path in paths}
     if len(kinds) != 1 or None in kinds:
         raise ConfigError(
