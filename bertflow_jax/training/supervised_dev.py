@@ -97,8 +97,9 @@ class DevSet:
         return float(jnp.mean(regression_loss(u, v, targets)))
 
     def _vectors(self, state: SupervisedState) -> tuple[Any, Any]:
-        # A copy: the next step gives the state's own buffers away.
-        trained = jax.tree.map(jnp.copy, state.params["encoder"])
+        # A copy: the next step gives the state's own buffers away. On the host: an encoder runs on
+        # all devices, the steps on those that divide the batch.
+        trained = jax.tree.map(lambda x: np.array(x, copy=True), state.params["encoder"])
         params = join_params(self._start.params, trained)
         encoder = SentenceEncoder(dataclasses.replace(self._start, params=params))
         vectors = encoder.encode(

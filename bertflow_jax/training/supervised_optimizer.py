@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from bertflow_jax.encoder.bert import Params
@@ -98,10 +99,10 @@ def split_params(params: Params, pooling: PoolingSpec) -> Params:
 
 
 def join_params(params: Params, trained: Params) -> Params:
-    """Return the encoder's whole parameters with the trained ones in their places."""
+    """Return the encoder's whole parameters with the trained ones in their places, as numpy."""
     layers = jax.tree.map(
-        lambda old, new: jnp.concatenate([jnp.asarray(new), jnp.asarray(old)[len(new) :]]),
+        lambda old, new: np.concatenate([np.asarray(new), np.asarray(old)[len(new) :]]),
         params["layers"],
         trained["layers"],
     )
-    return {**params, **trained, "layers": layers}
+    return jax.tree.map(np.asarray, {**params, **trained, "layers": layers})

@@ -124,6 +124,7 @@ def train_encoder(
             records = Records(record, config.to_dict(), identity, manifest)
             store.save(checkpoint_arrays(state), records, None if best is None else best.step)
 
+        step, state = experiment.compile(state, start, batches.order.batch_size)
         dev = None if dev_pairs is None else DevSet(config, encoder, dev_pairs, metric)
         with MetricsWriter(
             folder, tensorboard=config.train.tensorboard, resume_step=int(state.step)
@@ -131,7 +132,7 @@ def train_encoder(
             result = run_supervised(
                 config,
                 batches,
-                experiment.compile(start, batches.order.batch_size),
+                step,
                 state,
                 evaluate=dev,
                 best=best,

@@ -108,15 +108,18 @@ class Experiment:
         )
         return state, FlowStart.from_record(record), best
 
-    def compile(self, start: FlowStart, batch_size: int) -> TrainStep:
-        """Return the compiled step over the devices that divide the batch."""
+    def compile(
+        self, state: SupervisedState, start: FlowStart, batch_size: int
+    ) -> tuple[TrainStep, SupervisedState]:
+        """Return the step, compiled over the devices that divide the batch, and the state there."""
         encoder = self._encoder.encoder
         dtype = COMPUTE_DTYPES[encoder.dtype]
         embed = make_embed_fn(encoder.config, encoder.pooling, dtype, encoder.normalize)
         noise = start.noise(self._encoder.dimension)
         step = make_train_step(self._config, embed, self._optimizer, noise)
         mesh = parallel.data_mesh(batch_size)
-        return parallel.compile_train_step(step, mesh, encoder.dtype == "float32")
+        compiled = parallel.compile_train_step(step, mesh, encoder.dtype == "float32")
+        return compiled, parallel.replicate(state, mesh)
 
     def record(
         self, state: SupervisedState, start: FlowStart, best: BestDev | None

@@ -2,7 +2,10 @@
 
 import dataclasses
 import json
+import os
 import shutil
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -219,6 +222,32 @@ def test_joint(folder):
     train_encoder(config, workdir, resume=True)
     again = CheckpointStore(workdir).records(4)
     assert again.state["digests"] == records.state["digests"]
+
+
+def test_four_devices_give_the_numbers_of_one(folder, straight):
+    """A batch of 6 on 4 devices runs on 3 of them, the dev set on all: arrays of different device
+    sets met in one operation. Losses and dev metric are those of one device."""
+    config = _config(folder, steps=2, train={"batch_size": 6})
+    train_encoder(config, folder / "one")
+    code = (
+        "import jax, json, sys\n"
+        "from bertflow_jax.config import Config\n"
+        "from bertflow_jax.training.supervised_run import train_encoder\n"
+        "assert jax.local_device_count() == 4\n"
+        "jax.config.update('jax_default_matmul_precision', 'highest')\n"
+        "train_encoder(Config.from_dict(json.loads(sys.argv[1])), sys.argv[2])\n"
+    )
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    subprocess.run(
+        [sys.executable, "-c", code, json.dumps(config.to_dict()), str(folder / "four")],
+        check=True,
+        env=environment,
+        timeout=500,
+    )
+    for ours, theirs in zip(_metrics(folder / "four"), _metrics(folder / "one"), strict=True):
+        assert ours.keys() == theirs.keys()
+        for name, value in ours.items():
+            np.testing.assert_allclose(value, theirs[name], rtol=2e-4, err_msg=name)
 
 
 def test_resume_refuses_other_pairs_and_another_experiment(folder, straight):
