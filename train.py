@@ -1,5 +1,6 @@
 """Fit a BERT-flow: python train.py --config=configs/demo.py --workdir=runs/demo.
 
+Or train the encoder on labelled pairs: --config=configs/siamese_nli.py.
 Any field of the config is a flag: --config.train.steps=100 --config.encoder.pooling=first_last.
 """
 
@@ -18,7 +19,7 @@ _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete what is in the workdi
 
 
 def main() -> None:
-    """Run one fit and print where it went."""
+    """Run one experiment and print where it went."""
     if _CONFIG.value is None:
         raise ConfigError("--config is missing: name a file, e.g. --config=configs/demo.py")
     if not isinstance(_CONFIG.value, Config):
@@ -27,6 +28,11 @@ def main() -> None:
     config = _CONFIG.value.validate()
     switches = {"resume": _RESUME.value, "overwrite": _OVERWRITE.value}
     prepare_workdir(_WORKDIR.value, **switches)
+    if config.objective != "flow":
+        from bertflow_jax.training.supervised_run import train_encoder
+
+        print(train_encoder(config, _WORKDIR.value, **switches, progress=True))
+        return
     from bertflow_jax.training.run import train
 
     result = train(config, _WORKDIR.value, **switches, progress=True)

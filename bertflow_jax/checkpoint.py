@@ -9,6 +9,8 @@ One folder a step under WORKDIR/checkpoints/, with separate items:
     encoder    identity of the encoder (digests of weights and tokenizer, pooling, max length)
     manifest   which text was used
 
+A run that trains the encoder has other arrays: see `training.supervised_run`.
+
 A step is written under a temporary name and renamed when complete. A damaged step is noticed by
 the digests of its arrays as well as by what orbax itself finds.
 """
@@ -31,7 +33,6 @@ from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError
 from bertflow_jax.paths import user_path
 
 _log = logging.getLogger(__name__)
-_ARRAYS = ("flow", "optimizer")
 _RECORDS = ("state", "config", "encoder", "manifest")
 
 
@@ -72,22 +73,25 @@ class CheckpointStore:
         # No other spelling of a number than the one that is written: not 007, not superscripts.
         return sorted(int(n) for n in names if n.isascii() and n.isdigit() and str(int(n)) == n)
 
-    def save(self, arrays: dict[str, Any], records: Records) -> None:
+    def save(self, arrays: dict[str, Any], records: Records, protected: int | None = None) -> None:
         """Write a step and check that it is there; older steps beyond `keep` go afterwards.
 
         Args:
-          arrays: {"flow": pytree, "optimizer": pytree}.
+          arrays: name of an item -> pytree that is not empty, as {"flow": ..., "optimizer": ...}.
           records: the rest; `records.state["step"]` names the step.
+          protected: a step that stays, whatever its age: the best one.
 
         Raises:
           WorkdirError: the folder cannot be written (names it), or the written step is incomplete.
         """
+        if set(arrays) & set(_RECORDS):
+            raise AssertionError(f"items of arrays may not be named like records: {set(arrays)}")
         step = records.state["step"]
         host = jax.tree.map(np.asarray, arrays)
         said = dataclasses.asdict(records)
-        said["state"]["digests"] = {name: tree_digest(host[name]) for name in _ARRAYS}
+        said["state"]["digests"] = {name: tree_digest(tree) for name, tree in host.items()}
         said["state"]["records_sha256"] = _records_digest(said)
-        items = {name: ocp.args.StandardSave(host[name]) for name in _ARRAYS} | {
+        items = {name: ocp.args.StandardSave(tree) for name, tree in host.items()} | {
             name: ocp.args.JsonSave(value) for name, value in said.items()
         }
         try:
@@ -102,7 +106,8 @@ class CheckpointStore:
             ) from error
         older = [other for other in self.steps() if other < step]
         for old in older[: max(0, len(older) - self._keep + 1)] if self._keep else []:
-            shutil.rmtree(self.folder / str(old))
+            if old != protected:
+                shutil.rmtree(self.folder / str(old))
         if step not in self.steps():
             raise WorkdirError(f"checkpoint {self.folder / str(step)} is missing after the save")
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from bertflow_jax.checks import check_choice, check_least, check_types, require
 from bertflow_jax.errors import ConfigError
+from bertflow_jax.supervision_config import OBJECTIVES
+from bertflow_jax.supervision_config import SupervisionConfig as SupervisionConfig
 
 _MAX_EPOCHS = 1e6
 
@@ -192,28 +194,41 @@ class Config:
 
     Attributes:
       seed: of the parameters, the order of the examples and dropout.
+      objective: `flow` (fit a flow on frozen embeddings), `siamese` or `regression` (fine-tune the
+        encoder on labelled pairs) or `joint` (both at once).
       encoder: which BERT and pooling.
       flow: shape of the flow.
       data: the text.
       train: the fit.
       checkpoint: the saves.
+      supervision: labelled pairs, for every objective but `flow`.
       cache_dir: folder of cached embeddings; "" takes `bertflow_jax` in the user's cache folder.
     """
 
     seed: int = 0
+    objective: str = "flow"
     encoder: EncoderConfig = dataclasses.field(default_factory=EncoderConfig)
     flow: FlowConfig = dataclasses.field(default_factory=FlowConfig)
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
     checkpoint: CheckpointConfig = dataclasses.field(default_factory=CheckpointConfig)
+    supervision: SupervisionConfig = dataclasses.field(default_factory=SupervisionConfig)
     cache_dir: str = ""
 
     def validate(self) -> "Config":
         """Return self, or raise ConfigError naming the field."""
         check_types(self)
         check_least(self, "", seed=0)
+        check_choice("objective", self.objective, OBJECTIVES)
         for part in (self.encoder, self.flow, self.data, self.train, self.checkpoint):
             part.validate()
+        self.supervision.validate()
+        require(
+            self.objective == "flow" or bool(self.supervision.path.strip()),
+            "supervision.path",
+            self.supervision.path,
+            f"objective={self.objective} needs labelled pairs: name files, or a folder",
+        )
         return self
 
     def to_dict(self) -> dict[str, Any]:

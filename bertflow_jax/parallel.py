@@ -66,6 +66,25 @@ def compile_run_steps(
     )
 
 
+def compile_train_step(
+    step: Callable[..., Any], mesh: Mesh, float32: bool
+) -> Callable[[Any, Any], Any]:
+    """Compile `training.supervised_steps.make_train_step`'s function over a mesh.
+
+    Arguments are (state, batch): every array of the batch is split along its first axis, the state
+    is replicated. The state's buffers are given to the new state. `float32` says that the encoder
+    computes in float32.
+    """
+    replicated = NamedSharding(mesh, PartitionSpec())
+    return jax.jit(
+        step,
+        in_shardings=(replicated, NamedSharding(mesh, PartitionSpec(DATA_AXIS))),
+        out_shardings=replicated,
+        donate_argnums=0,
+        compiler_options=_library_options("LIBRARY_FUSION_TYPE_REDUCE") if float32 else {},
+    )
+
+
 def replicate(tree: Any, mesh: Mesh) -> Any:
     """Put every array of a pytree on all devices of the mesh."""
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))

@@ -10,12 +10,13 @@ import jax
 from bertflow_jax.checkpoint import CheckpointStore, Records
 from bertflow_jax.config import Config
 from bertflow_jax.embed import SentenceEncoder
-from bertflow_jax.errors import DataNotFoundError
+from bertflow_jax.errors import CheckpointError, DataNotFoundError
 from bertflow_jax.flow.glow import init_variables
 from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.flow import Flow
 from bertflow_jax.training.metrics import METRICS_FILE
 from bertflow_jax.training.run import check_same, load_encoder
+from bertflow_jax.training.supervised_state import ENCODER_ITEM, trained_shapes, with_trained
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Run:
     """What a workdir holds.
 
     Attributes:
-      encoder: the frozen encoder, without the flow.
+      encoder: without the flow: the frozen one, or the one that `joint` trained.
       identity: of the encoder, the checkpoint's too but for where its files lie.
       flow: the fitted flow.
       step: of the checkpoint.
@@ -42,26 +43,51 @@ class Run:
 def load_run(workdir: str | os.PathLike[str], step: int | None = None) -> Run:
     """Restore the newest good checkpoint of a workdir, or the step asked for; parameters only.
 
+    Of a run with the objective `joint` that is the checkpoint with the best dev metric, and the
+    encoder has the parameters that were trained.
+
     Raises:
       DataNotFoundError: no such workdir, no checkpoint in it, or not that step.
       CheckpointError: the step asked for (or every step) is damaged, or the encoder's files are no
-        longer those the flow was fitted on.
+        longer those the flow was fitted on; the run trained an encoder without a flow.
     """
     folder = user_path(workdir, "--workdir").absolute()
     if not folder.is_dir():
         raise DataNotFoundError(f"--workdir {folder} not found: name the folder train.py wrote")
     store = CheckpointStore(folder)
+    config, step = _objective(store, folder, step)
+    encoder = load_encoder(config)
+    joint = config.objective == "joint"
 
     def abstract(records: Records) -> dict[str, Any]:
-        config, features = Config.from_dict(records.config), records.state["features"]
-        return {"flow": jax.eval_shape(lambda: init_variables(config.flow, features, 0))}
+        features = records.state["features"]
+        flow = jax.eval_shape(lambda: init_variables(config.flow, features, 0))
+        return {"flow": flow, **({ENCODER_ITEM: trained_shapes(encoder.encoder)} if joint else {})}
 
     arrays, records = store.newest_good(lambda found: store.restore(found, abstract), step)
-    config = Config.from_dict(records.config)
-    encoder = load_encoder(config)
     identity = encoder.identity()
     found = records.state["step"]
     check_same("encoder", records.encoder, identity, store.folder / str(found))
+    if joint:
+        encoder = SentenceEncoder(with_trained(encoder.encoder, arrays[ENCODER_ITEM]))
+        identity = encoder.identity()
+        records = dataclasses.replace(records, encoder=identity)
     flow = Flow.from_variables(config.flow, arrays["flow"], records.state["features"], config.seed)
     metrics = folder / METRICS_FILE
     return Run(encoder, identity, flow, found, records, metrics if metrics.is_file() else None)
+
+
+def _objective(store: CheckpointStore, folder: Path, step: int | None) -> tuple[Config, int | None]:
+    """Return the config of a run and the step to restore; None is the newest good one."""
+    records = store.newest_good(store.records, step)
+    config = Config.from_dict(records.config)
+    if config.objective not in ("flow", "joint"):
+        raise CheckpointError(
+            f"--workdir={folder} trained an encoder without a flow (objective="
+            f"{config.objective}): use --encoder={folder / 'encoder'}, or fit a flow on it with "
+            f"--config.encoder.path={folder / 'encoder'}"
+        )
+    best = records.state.get("best") or {}
+    if step is None and best.get("step") in store.steps():
+        step = best["step"]
+    return config, step

@@ -57,6 +57,24 @@ def test_newest_are_kept(store):
     assert store.steps() == [2, 3, 4]
 
 
+def test_the_best_step_stays(tmp_path):
+    """Case C06: the best and the newest are both there; one that is no longer the best goes."""
+    store = CheckpointStore(tmp_path, keep=2)
+    for step, best in ((1, 1), (2, 2), (3, 2), (4, 2), (5, 2), (6, 6), (7, 6)):
+        store.save(_arrays(step), Records({"step": step}, {}, {}, {}), protected=best)
+        if step == 5:
+            assert store.steps() == [2, 4, 5]
+    assert store.steps() == [6, 7]
+
+
+def test_an_item_named_like_a_record_is_refused(tmp_path):
+    """The record was written over the arrays without a word, and the checkpoint was lost."""
+    with pytest.raises(AssertionError, match="named like records"):
+        CheckpointStore(tmp_path).save(
+            {"encoder": ARRAYS["flow"]}, Records({"step": 1}, {}, {}, {})
+        )
+
+
 def test_a_step_saved_again_is_replaced(store):
     """A resumed run may pass a step that an interrupted one already wrote."""
     store.save(_arrays(10), Records({"step": 4}, {}, {}, {}))

@@ -12,6 +12,7 @@ from bertflow_jax.config import (
     DataConfig,
     EncoderConfig,
     FlowConfig,
+    SupervisionConfig,
     TrainConfig,
 )
 from bertflow_jax.errors import ConfigError
@@ -22,6 +23,7 @@ PARTS = {
     "data": DataConfig,
     "train": TrainConfig,
     "checkpoint": CheckpointConfig,
+    "supervision": SupervisionConfig,
 }
 FIELDS = [(part, field) for part, section in PARTS.items() for field in dataclasses.fields(section)]
 
@@ -75,6 +77,22 @@ def test_every_field_has_its_type(part, field):
         ("flow.levels", 0),
         ("encoder.max_length", 2),
         ("checkpoint.keep", 0),
+        ("objective", "siamesee"),
+        ("supervision.format", "parquet"),
+        ("supervision.dev_metric", "f1"),
+        ("supervision.warmup", 1.0),
+        ("supervision.warmup", -0.1),
+        ("supervision.learning_rate", 0.0),
+        ("supervision.norm_penalty", -1.0),
+        ("supervision.duplicate", 0),
+        ("supervision.labelled", -1),
+        ("supervision.patience", -1),
+        ("supervision.joint_loss", "flow"),
+        ("supervision.columns", "a,b,c"),
+        ("supervision.label_names", "yes,no"),
+        ("supervision.label_names", "yes,Yes,no"),
+        ("supervision.score_range", "5,0"),
+        ("supervision.score_range", "nan,5"),
     ],
 )
 def test_impossible_values_are_named(name, value):
@@ -103,9 +121,19 @@ def test_epochs_do_not_matter_with_steps():
     Config(train=TrainConfig(steps=3, epochs=0)).validate()
 
 
+@pytest.mark.parametrize("objective", ["siamese", "regression", "joint"])
+def test_labelled_pairs_are_needed(objective):
+    """Catches a run that starts and finds out late that it has no data."""
+    with pytest.raises(ConfigError, match=rf"supervision\.path='': objective={objective} needs"):
+        Config(objective=objective).validate()
+    Config(objective=objective, supervision=SupervisionConfig(path="x")).validate()
+
+
 def test_dict_and_back():
     """Catches a field lost on the way into a checkpoint."""
     config = Config(seed=4, flow=FlowConfig(levels=1), train=TrainConfig(steps=9))
     assert Config.from_dict(config.to_dict()) == config
+    old = {name: value for name, value in config.to_dict().items() if name != "supervision"}
+    assert Config.from_dict(old) == config  # a checkpoint of before there was such a section
     with pytest.raises(ConfigError, match=r"train\.stepz"):
         Config.from_dict({"train": {"stepz": 3}})

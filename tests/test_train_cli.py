@@ -35,6 +35,10 @@ def _run(*arguments):
         (["--config=configs/demo.py", "--workdir=configs"], "not empty"),
         (["--config=configs/demo.py", "--workdir=x", "--resume", "--overwrite"], "exclude"),
         (["--config=configs/demo.py", "--workdir=x", "--speed=3"], "speed"),
+        (
+            ["--config=configs/demo.py", "--workdir=x", "--config.objective=siamese"],
+            "supervision.path",
+        ),
     ],
 )
 def test_mistakes_exit_with_2_and_no_traceback(arguments, words):
@@ -44,6 +48,28 @@ def test_mistakes_exit_with_2_and_no_traceback(arguments, words):
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert not (ROOT / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--config=configs/siamese_nli.py", "--config.supervision.path=no.jsonl"], "no.jsonl"),
+        (
+            [
+                "--config=configs/joint_stsb.py",
+                "--config.supervision.path=tests",
+                "--config.supervision.task=stsx",
+            ],
+            "unknown STS task 'stsx'",
+        ),
+    ],
+)
+def test_labelled_pairs_that_are_not_there(arguments, words, tmp_path):
+    """train.py with another objective answers in the same way."""
+    done = _run(*arguments, f"--workdir={tmp_path / 'run'}")
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_help_names_the_flags():

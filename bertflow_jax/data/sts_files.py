@@ -35,6 +35,8 @@ _MARKERS = {"stsb": "sts-*.csv", "sickr": "SICK*.txt"} | dict.fromkeys(
 _SPLITS = {"stsb": ("train", "dev", "test"), "sickr": ("train", "dev", "test")} | dict.fromkeys(
     STS_YEARS, ("test",)
 )
+SICK_SCORE = ("relatedness_score",)
+SICK_ENTAILMENT = ("entailment_judgment", "entailment_label")  # 5-column files, 12-column SICK.txt
 _SICK_FILES = {
     "train": "SICK_train.txt",
     "dev": "SICK_trial.txt",
@@ -194,8 +196,12 @@ def read_stsb_rows(folder: Path, split: str, encoding: str) -> list[Row]:
     return rows
 
 
-def read_sick_rows(folder: Path, split: str, encoding: str) -> list[Row]:
+def read_sick_rows(
+    folder: Path, split: str, encoding: str, gold: Sequence[str] = SICK_SCORE
+) -> list[Row]:
     """Return the rows of one SICK split, with columns found by the names in the header.
+
+    The gold column is the first of `gold` that the header has: `SICK_SCORE` or `SICK_ENTAILMENT`.
 
     Reads the 5-column `SICK_train.txt`, `SICK_trial.txt`, `SICK_test_annotated.txt`, or else the
     12-column `SICK.txt` (where the entailment label stands before the score) by its SemEval_set.
@@ -205,7 +211,8 @@ def read_sick_rows(folder: Path, split: str, encoding: str) -> list[Row]:
         path = folder / "SICK.txt"
     lines = read_lines(path, encoding)
     header = lines[0].split("\t") if lines else []
-    needed = ("sentence_A", "sentence_B", "relatedness_score")
+    label = next((name for name in gold if name in header), gold[0])
+    needed = ("sentence_A", "sentence_B", label)
     missing = [name for name in needed if name not in header]
     if missing:
         raise DataError(

@@ -134,6 +134,10 @@ class TextTokenizer:
             np.int64,
         )
 
+    def special_id(self, name: str) -> int | None:
+        """Return the id of `mask_token`, `cls_token`, ...; None where the vocabulary lacks it."""
+        return self._files.backend.token_to_id(self._files.special[name])
+
     def digest(self) -> str:
         """Return the sha256 of everything that decides the ids, but not of max_length."""
         content = {

@@ -97,6 +97,4 @@ def _replaced(section: Any, names: list[str], value: str, field: str) -> Any:
         new: Any = {"true": True, "false": False}[value.lower()] if isinstance(old, bool) else value
         return dataclasses.replace(section, **{name: type(old)(new)})
     except (ValueError, KeyError) as error:
-        raise ConfigError(
-            f"--set={field}={value}: must be of type {type(old).__name__}"
-        ) from error
+        raise ConfigError(f"--set={field}={value}: must be of type {type(old).__name__}") from error

@@ -53,9 +53,7 @@ class Cell:
     def load_task(self) -> StsTask:
         """Return the task that is scored."""
         return load_tasks(
-            EvalOptions(
-                tasks=(self.task,), data_dir=self.options.data_dir, splits=self.splits
-            )
+            EvalOptions(tasks=(self.task,), data_dir=self.options.data_dir, splits=self.splits)
         )[0]
 
     def raw(self, task: StsTask, more: tuple[str, ...] | list[str] = ()) -> SentenceTable:

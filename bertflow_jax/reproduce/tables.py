@@ -98,9 +98,7 @@ TABLES = {
             _sts("large_flow_target", f"{_LARGE}, flow on target", TARGET),
         ),
     ),
-    3: Table(
-        3, "STS with NLI supervision, Spearman x 100, wmean", STS_COLUMNS, _NLI_ROWS
-    ),
+    3: Table(3, "STS with NLI supervision, Spearman x 100, wmean", STS_COLUMNS, _NLI_ROWS),
     4: Table(4, "QNLI without labels, AUC x 100 of the cosine", ("qnli",), _NLI_ROWS),
     5: Table(
         5,

@@ -16,6 +16,7 @@ from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.hub import MINI_BERT
 from bertflow_jax.errors import CheckpointError, ConfigError
 from bertflow_jax.paths import user_path
+from bertflow_jax.supervision_config import comma_separated
 from bertflow_jax.training.fit import (
     FitData,
     blank_state,
@@ -68,7 +69,12 @@ def train(
     Raises:
       BertFlowError: anything the caller can mend; see `bertflow_jax.errors`.
     """
-    config = _absolute(config.validate())
+    config = absolute_paths(config.validate())
+    if config.objective != "flow":
+        raise ConfigError(
+            f"objective={config.objective!r} trains the encoder: call "
+            "bertflow_jax.training.supervised_run.train_encoder"
+        )
     folder = prepare_workdir(workdir, resume=resume, overwrite=overwrite)
     if overwrite:
         check_inputs_outside(
@@ -85,7 +91,7 @@ def train(
     store = CheckpointStore(folder, keep=config.checkpoint.keep)
     with lock_workdir(folder):
         if resume:
-            _check_resume(store, config, identity, corpus)
+            check_resume(store, config, identity, corpus.manifest)
         data = embed_corpus(config, encoder, identity, corpus, progress=progress)
         if overwrite:
             clear_workdir(folder)
@@ -107,7 +113,7 @@ def train(
             return run_fit(config, data, state, sink=sink, save=save, progress=progress)
 
 
-def _absolute(config: Config) -> Config:
+def absolute_paths(config: Config) -> Config:
     """Return the config with local paths absolute: a run goes on and is restored from anywhere."""
     encoder = config.encoder
     folder = user_path(encoder.path, "encoder.path")
@@ -120,7 +126,19 @@ def _absolute(config: Config) -> Config:
     elif data.path != "everyday" and text.exists():
         data = dataclasses.replace(data, path=str(text.absolute()))
     cache = str(user_path(config.cache_dir, "cache_dir").absolute()) if config.cache_dir else ""
-    return dataclasses.replace(config, encoder=encoder, data=data, cache_dir=cache)
+    pairs = config.supervision
+    pairs = dataclasses.replace(
+        pairs, path=_absolute_list(pairs.path), dev_path=_absolute_list(pairs.dev_path)
+    )
+    return dataclasses.replace(
+        config, encoder=encoder, data=data, supervision=pairs, cache_dir=cache
+    )
+
+
+def _absolute_list(paths: str) -> str:
+    """Return paths separated by commas, absolute where there is such a file or folder."""
+    found = [user_path(path, "supervision.path") for path in comma_separated(paths)]
+    return ",".join(str(path.absolute()) if path.exists() else str(path) for path in found)
 
 
 def load_encoder(config: Config) -> SentenceEncoder:
@@ -157,15 +175,17 @@ def embed_corpus(
     return prepare_data(embeddings, rows, held_out=config.data.held_out, seed=config.seed)
 
 
-def _check_resume(
-    store: CheckpointStore, config: Config, identity: dict[str, Any], corpus: TextCorpus
+def check_resume(
+    store: CheckpointStore, config: Config, identity: dict[str, Any], manifest: dict[str, Any]
 ) -> None:
     """Compare the newest readable step with what is asked for now, before anything is embedded."""
     records = store.newest_good(store.records)
     step = records.state["step"]
+    # Fields that an older version did not have take their defaults.
+    stored = Config.from_dict(records.config).to_dict()
     differences = [
         f"{name}: {old!r} in the checkpoint, {new!r} now"
-        for name, old, new in _differences(records.config, config.to_dict())
+        for name, old, new in _differences(stored, config.to_dict())
         if name not in _MAY_DIFFER
     ]
     if differences:
@@ -174,7 +194,7 @@ def _check_resume(
             + "; ".join(differences)
         )
     check_same("encoder", records.encoder, identity, store.folder / str(step))
-    check_same("text", records.manifest, corpus.manifest, store.folder / str(step))
+    check_same("text", records.manifest, manifest, store.folder / str(step))
 
 
 def check_same(what: str, stored: dict[str, Any], found: dict[str, Any], where: Path) -> None:

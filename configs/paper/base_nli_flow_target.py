@@ -17,7 +17,9 @@ from bertflow_jax.config import Config, DataConfig, EncoderConfig, FlowConfig, T
 def get_config() -> Config:
     return Config(
         seed=1234,
-        encoder=EncoderConfig(path="runs/paper/base_nli/encoder", pooling="first_last", max_length=64),
+        encoder=EncoderConfig(
+            path="runs/paper/base_nli/encoder", pooling="first_last", max_length=64
+        ),
         flow=FlowConfig(actnorm_init="released"),
         data=DataConfig(path="../shared/sts", task="stsb", splits="train,dev,test"),
         train=TrainConfig(mode="online", epochs=1, batch_size=32, learning_rate=1e-3),

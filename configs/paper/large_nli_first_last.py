@@ -11,5 +11,7 @@ from bertflow_jax.config import Config, EncoderConfig
 def get_config() -> Config:
     return Config(
         objective="none",
-        encoder=EncoderConfig(path="runs/paper/large_nli/encoder", pooling="first_last", max_length=64),
+        encoder=EncoderConfig(
+            path="runs/paper/large_nli/encoder", pooling="first_last", max_length=64
+        ),
     )

@@ -16,7 +16,9 @@ from bertflow_jax.config import Config, DataConfig, EncoderConfig, FlowConfig, T
 def get_config() -> Config:
     return Config(
         seed=1234,
-        encoder=EncoderConfig(path="runs/paper/large_nli/encoder", pooling="first_last", max_length=64),
+        encoder=EncoderConfig(
+            path="runs/paper/large_nli/encoder", pooling="first_last", max_length=64
+        ),
         flow=FlowConfig(actnorm_init="released"),
         data=DataConfig(path="snli_1.0_train.jsonl,multinli_1.0_train.jsonl", format="pairs"),
         train=TrainConfig(mode="online", epochs=0.15, batch_size=32, learning_rate=2e-5),

@@ -1,0 +1,160 @@
+"""Sentence pairs with a gold column in files of their own: TSV, CSV and JSON lines.
+
+    snli_1.0_train.jsonl, multinli_1.0_train.jsonl   keys gold_label, sentence1, sentence2
+    snli_1.0_train.txt, GLUE's MNLI/train.tsv        tabs, header with the same names
+    AllNLI.tsv                                       columns split, sentence1, sentence2, label
+    SICK_train.txt                                   sentence_A, sentence_B, entailment_judgment
+    any other                                        columns named by the caller
+
+This module reads strings; `data.nli` and `data.supervision` say what the gold column means. All
+files may be compressed (.gz).
+"""
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertflow_jax.data import columns
+from bertflow_jax.data.lines import iter_lines
+from bertflow_jax.data.sts_files import Row
+from bertflow_jax.errors import DataError
+
+SUFFIXES = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}
+_SENTENCES = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("sentence_A", "sentence_B"))
+
+
+@dataclasses.dataclass(frozen=True)
+class PairColumns:
+    """Where the sentences and the gold label of a pair stand.
+
+    Attributes:
+      sentences: two names, or () for the pair of names that the file has (`sentence1, sentence2`,
+        `premise, hypothesis` or `sentence_A, sentence_B`).
+      gold: name of the gold column, or "" for the first of `gold_names` that the file has.
+      gold_names: what the gold column may be called.
+      splits: of a file with a column `split` (AllNLI): the rows wanted.
+      field: prefix of the config's fields, for messages.
+    """
+
+    sentences: tuple[str, ...]
+    gold: str
+    gold_names: tuple[str, ...]
+    splits: tuple[str, ...] = ()
+    field: str = "supervision."
+
+    def resolve(self, path: Path, found: Sequence[str]) -> list[str]:
+        """Return the three names meant, given the names that the file has.
+
+        Raises DataError if there are no such columns; lists those there are.
+        """
+        sentences = self.sentences or next(
+            (names for names in _SENTENCES if set(names) <= set(found)), ()
+        )
+        gold = self.gold or next((name for name in self.gold_names if name in found), "")
+        if not sentences or not gold:
+            missing = "label" if sentences else "sentences"
+            raise DataError(
+                f"{path}, line 1: no column of the {missing} known among "
+                f"{columns.shown(list(found))}; set {self.field}columns (two names) and "
+                f"{self.field}label_column"
+            )
+        return [*sentences, gold]
+
+
+def file_format(path: Path) -> str | None:
+    """Return the format that a file's name says, None where it says none."""
+    return SUFFIXES.get(Path(path.name.removesuffix(".gz")).suffix.lower())
+
+
+def read_pairs(path: Path, kind: str, wanted: PairColumns, encoding: str) -> Iterator[Row]:
+    """Yield the pairs of a file, with the gold column as written and their place.
+
+    Args:
+      path: of the file.
+      kind: `tsv`, `csv` or `jsonl`.
+      wanted: the columns.
+      encoding: of the file.
+
+    Raises:
+      DataError, DataNotFoundError: naming file and line.
+    """
+    if kind == "jsonl":
+        return _jsonl(path, wanted, encoding)
+    lines = iter_lines(path, encoding)
+    rows = columns.tsv_rows(lines) if kind == "tsv" else columns.csv_rows(path, lines)
+    return _table(path, wanted, rows)
+
+
+def has_column(path: Path, kind: str, name: str, encoding: str) -> bool:
+    """Return whether the first line of a file names a column (its first object a key)."""
+    first = next(iter_lines(path, encoding), "")
+    if kind == "jsonl":
+        try:
+            return name in json.loads(first)
+        except (json.JSONDecodeError, RecursionError, TypeError):
+            return False
+    return name in first.split("\t" if kind == "tsv" else ",")
+
+
+def _jsonl(path: Path, wanted: PairColumns, encoding: str) -> Iterator[Row]:
+    names: list[str] = []
+    for number, line in enumerate(iter_lines(path, encoding), 1):
+        if not line.strip():
+            continue
+        place = f"{path}, line {number}"
+        try:
+            found = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise DataError(f"{place}: not JSON ({error})") from error
+        if not isinstance(found, dict):
+            raise DataError(f"{place}: an object is needed, {{...}}")
+        names = names or wanted.resolve(path, list(found))
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise DataError(
+                f"{place}: no key {missing[0]!r} among {columns.shown(list(found))}; every line "
+                "needs the same keys"
+            )
+        first, second, gold = (found[name] for name in names)
+        for name, text in zip(names, (first, second), strict=False):
+            if not isinstance(text, str):
+                raise DataError(f"{place}: {name!r} is {type(text).__name__}, not a string")
+        if _in_split(found, wanted):
+            yield Row(first, second, _gold_text(gold, names[2], place), place)
+
+
+def _gold_text(gold: Any, name: str, place: str) -> str:
+    if isinstance(gold, bool) or not isinstance(gold, str | int | float):
+        raise DataError(f"{place}: {name!r} is {json.dumps(gold)[:80]}, not a string or a number")
+    return str(gold).strip()
+
+
+def _in_split(found: dict[str, Any], wanted: PairColumns) -> bool:
+    return not wanted.splits or "split" not in found or found["split"] in wanted.splits
+
+
+def _table(path: Path, wanted: PairColumns, rows: Iterator[tuple[int, list[str]]]) -> Iterator[Row]:
+    """Pick the columns; there is a header unless all three are given by number."""
+    _, first = next(rows, (0, []))
+    given = [*wanted.sentences, wanted.gold]
+    # By number only where all three are: a number is no name of a header here.
+    if all(given) and len(given) == 3:
+        picked, has_header = columns.pick(path, given, first)
+    else:
+        picked, has_header = columns.pick(path, wanted.resolve(path, first), first)
+    split = first.index("split") if has_header and wanted.splits and "split" in first else None
+    for number, fields in rows if has_header else itertools.chain([(1, first)], rows):
+        if not any(fields):
+            continue
+        # The official files leave out empty columns at the end of a row.
+        if len(fields) > len(first) or len(fields) <= max(picked):
+            raise DataError(
+                f"{path}, line {number}: {len(fields)} columns, but the first line has "
+                f"{len(first)}; every row needs the same number"
+            )
+        if split is None or fields[split] in wanted.splits:
+            one, two, gold = (fields[index] for index in picked)
+            yield Row(one, two, gold.strip(), f"{path}, line {number}")

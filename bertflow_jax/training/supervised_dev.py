@@ -1,0 +1,113 @@
+"""The dev metric of a supervised run: what it is, which direction is better, the best so far."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bertflow_jax.config import Config
+from bertflow_jax.data.supervision import LabelledPairs
+from bertflow_jax.embed import SentenceEncoder
+from bertflow_jax.evaluation.metrics import correlation, cosine_similarity
+from bertflow_jax.flow.glow import Glow
+from bertflow_jax.training.supervised_losses import regression_loss, siamese_logits, siamese_loss
+from bertflow_jax.training.supervised_optimizer import join_params
+from bertflow_jax.training.supervised_steps import (
+    SupervisedState,
+    supervised_part,
+    uses_latent,
+)
+
+HIGHER_IS_BETTER = {"spearman": True, "accuracy": True, "loss": False}
+
+
+def is_better(metric: str, value: float | None, than: float | None) -> bool:
+    """Return whether a value of a metric beats another; None and NaN are worse than any number."""
+    if value is None or math.isnan(value):
+        return False
+    if than is None or math.isnan(than):
+        return True
+    return value > than if HIGHER_IS_BETTER[metric] else value < than
+
+
+@dataclasses.dataclass(frozen=True)
+class BestDev:
+    """The best evaluation so far.
+
+    Attributes:
+      metric: of `HIGHER_IS_BETTER`.
+      start: of the encoder before the first step, None where undefined.
+      value: the best of the evaluations after it, None before the first defined one.
+      step: of the best evaluation.
+      since: evaluations since then, in a row.
+    """
+
+    metric: str
+    start: float | None = None
+    value: float | None = None
+    step: int | None = None
+    since: int = 0
+
+    def after(self, value: float | None, step: int) -> "BestDev":
+        """Return the record after one more evaluation."""
+        if is_better(self.metric, value, self.value):
+            return dataclasses.replace(self, value=value, step=step, since=0)
+        return dataclasses.replace(self, since=self.since + 1)
+
+    def exhausted(self, patience: int) -> bool:
+        """Return whether so many evaluations in a row were no better; patience 0 never ends."""
+        return 0 < patience <= self.since
+
+
+class DevSet:
+    """A dev set and the function that scores a state on it, dropout off."""
+
+    def __init__(self, config: Config, encoder: SentenceEncoder, pairs: LabelledPairs, metric: str):
+        """Prepare a dev set.
+
+        Args:
+          config: the experiment.
+          encoder: that training starts from.
+          pairs: N dev pairs, classes or cosines as the metric needs them.
+          metric: of `HIGHER_IS_BETTER`.
+        """
+        self.metric = metric
+        self._config, self._pairs, self._start = config, pairs, encoder.encoder
+        self._loss = supervised_part(config)
+        index: dict[str, int] = {}
+        both = (pairs.sentences1, pairs.sentences2)
+        self._rows = [[index.setdefault(text, len(index)) for text in side] for side in both]
+        self._texts = list(index)
+        self._latent = jax.jit(lambda flow, u: Glow(u.shape[-1], config.flow).apply(flow, u)[0])
+
+    def __call__(self, state: SupervisedState) -> float | None:
+        """Return the metric of a state: Spearman's rho, a share or a loss; None if undefined."""
+        u, v = self._vectors(state)
+        if self.metric == "spearman":
+            return correlation(cosine_similarity(u, v), self._pairs.targets).spearman
+        u, v, targets = jnp.asarray(u), jnp.asarray(v), jnp.asarray(self._pairs.targets)
+        if self.metric == "accuracy":
+            guesses = jnp.argmax(siamese_logits(state.params["head"], u, v), axis=-1)
+            return float(np.mean(np.asarray(guesses) == self._pairs.targets))
+        if self._loss == "siamese":
+            return float(jnp.mean(siamese_loss(state.params["head"], u, v, targets)))
+        return float(jnp.mean(regression_loss(u, v, targets)))
+
+    def _vectors(self, state: SupervisedState) -> tuple[Any, Any]:
+        # A copy: the next step gives the state's own buffers away. On the host: an encoder runs on
+        # all devices, the steps on those that divide the batch.
+        trained = jax.tree.map(lambda x: np.array(x, copy=True), state.params["encoder"])
+        params = join_params(self._start.params, trained)
+        encoder = SentenceEncoder(dataclasses.replace(self._start, params=params))
+        vectors = encoder.encode(
+            self._texts,
+            batch_size=self._config.encoder.batch_size or None,
+            show_progress=False,
+            on_overflow="ignore",
+        )
+        if uses_latent(self._config):
+            vectors = np.asarray(self._latent(state.flow, vectors))
+        return vectors[self._rows[0]], vectors[self._rows[1]]

@@ -1,0 +1,199 @@
+"""Training of the encoder from config to saved encoder folder: what `train.py` runs."""
+
+import dataclasses
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertflow_jax import parallel
+from bertflow_jax.checkpoint import CheckpointStore, Records
+from bertflow_jax.config import Config
+from bertflow_jax.data.supervision import LabelledPairs, load_dev_pairs, load_training_pairs
+from bertflow_jax.embed import SentenceEncoder
+from bertflow_jax.encoder.pretrained import Encoder
+from bertflow_jax.training.fit import planned_steps
+from bertflow_jax.training.metrics import MetricsWriter
+from bertflow_jax.training.run import absolute_paths, check_resume, load_encoder
+from bertflow_jax.training.supervised_batches import PairBatches, choose_labelled
+from bertflow_jax.training.supervised_dev import BestDev, DevSet
+from bertflow_jax.training.supervised_loop import run_supervised
+from bertflow_jax.training.supervised_state import (
+    ENCODER_ITEM,
+    Experiment,
+    checkpoint_arrays,
+    trained_shapes,
+    with_trained,
+)
+from bertflow_jax.training.supervised_steps import SupervisedState, supervised_part
+from bertflow_jax.workdir import (
+    check_inputs_outside,
+    clear_workdir,
+    lock_workdir,
+    prepare_workdir,
+)
+
+_log = logging.getLogger(__name__)
+ENCODER_FOLDER = "encoder"
+
+
+@dataclasses.dataclass(frozen=True)
+class SupervisedResult:
+    """The end of a run.
+
+    Attributes:
+      step: steps made.
+      saved_step: of the encoder that was written: the best dev evaluation, or the last step.
+      best: the dev record, None without a dev set.
+      encoder_folder: WORKDIR/encoder, for `--encoder` and `--config.encoder.path`.
+    """
+
+    step: int
+    saved_step: int
+    best: BestDev | None
+    encoder_folder: Path
+
+    def __str__(self) -> str:
+        dev = ""
+        if self.best is not None and self.best.value is not None:
+            start = "" if self.best.start is None else f" ({self.best.start:.4f} at the start)"
+            dev = f", dev {self.best.metric} {self.best.value:.4f}{start}"
+        return f"step {self.step}: encoder of step {self.saved_step}{dev}: {self.encoder_folder}"
+
+
+def train_encoder(
+    config: Config,
+    workdir: str | Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool = False,
+) -> SupervisedResult:
+    """Train the encoder on labelled pairs; leave checkpoints, metrics and WORKDIR/encoder.
+
+    Args:
+      config: the experiment; its objective is `siamese`, `regression` or `joint`.
+      workdir: folder of checkpoints/, metrics.jsonl, tensorboard/ and encoder/.
+      resume: go on from the newest good checkpoint.
+      overwrite: delete what is in the workdir, once pairs and encoder are there.
+      progress: show progress bars.
+
+    Raises:
+      BertFlowError: anything the caller can mend; see `bertflow_jax.errors`.
+    """
+    config = absolute_paths(config.validate())
+    folder = prepare_workdir(workdir, resume=resume, overwrite=overwrite)
+    if overwrite:
+        section = config.supervision
+        paths = {"supervision.path": section.path, "supervision.dev_path": section.dev_path}
+        check_inputs_outside(folder, {**paths, "encoder.path": config.encoder.path})
+    loss = supervised_part(config)
+    pairs = load_training_pairs(config.supervision, loss)
+    dev_pairs, metric = load_dev_pairs(config.supervision, loss)
+    parallel.use_compilation_cache()
+    encoder = load_encoder(config)
+    pairs, labelled = _labelled(config, pairs)
+    batches = PairBatches(
+        pairs,
+        labelled,
+        encoder.encoder.tokenizer,
+        batch_size=config.train.batch_size,
+        duplicate=config.supervision.duplicate,
+        seed=config.seed,
+    )
+    identity = encoder.identity()
+    manifest = _manifest(pairs, labelled, dev_pairs, metric)
+    _log.info("%d labelled pairs, dev metric %s", int(labelled.sum()), metric)
+    store = CheckpointStore(folder, keep=config.checkpoint.keep)
+    with lock_workdir(folder):
+        if resume:
+            check_resume(store, config, identity, manifest)
+        if overwrite:
+            clear_workdir(folder)
+        experiment = Experiment(config, encoder, pairs, planned_steps(config.train, batches.order))
+        best = None if dev_pairs is None else BestDev(metric)
+        if resume:
+            state, start, best = experiment.resume(store, best)
+        else:
+            state, start = experiment.start(batches)
+
+        def save(state: SupervisedState, best: BestDev | None) -> None:
+            record = experiment.record(state, start, best)
+            records = Records(record, config.to_dict(), identity, manifest)
+            store.save(checkpoint_arrays(state), records, None if best is None else best.step)
+
+        step, state = experiment.compile(state, start, batches.order.batch_size)
+        dev = None if dev_pairs is None else DevSet(config, encoder, dev_pairs, metric)
+        with MetricsWriter(
+            folder, tensorboard=config.train.tensorboard, resume_step=int(state.step)
+        ) as sink:
+            result = run_supervised(
+                config,
+                batches,
+                step,
+                state,
+                evaluate=dev,
+                best=best,
+                schedule=experiment.schedule,
+                sink=sink,
+                save=save,
+                progress=progress,
+            )
+        return _finish(folder, store, encoder.encoder, result.state, result.best)
+
+
+def _labelled(config: Config, pairs: LabelledPairs) -> tuple[LabelledPairs, np.ndarray]:
+    """Choose the examples that keep their label; without a flow the others have no use."""
+    labelled = choose_labelled(len(pairs), config.supervision.labelled, config.seed)
+    if config.objective == "joint" or labelled.all():
+        return pairs, labelled
+    kept = np.flatnonzero(labelled)
+    _log.warning(
+        "objective=%s learns from labels alone: the %d examples without one are left out",
+        config.objective,
+        len(pairs) - len(kept),
+    )
+    return LabelledPairs(
+        [pairs.sentences1[i] for i in kept],
+        [pairs.sentences2[i] for i in kept],
+        pairs.targets[kept],
+        pairs.manifest,
+    ), labelled[kept]
+
+
+def _manifest(
+    pairs: LabelledPairs, labelled: np.ndarray, dev: LabelledPairs | None, metric: str
+) -> dict[str, Any]:
+    return {
+        **pairs.manifest,
+        "examples": len(pairs),
+        "labelled": int(labelled.sum()),
+        "dev_metric": metric,
+        "dev_pairs": 0 if dev is None else len(dev),
+        "dev_sha256": None if dev is None else dev.manifest["sha256"],
+    }
+
+
+def _finish(
+    folder: Path,
+    store: CheckpointStore,
+    encoder: Encoder,
+    state: SupervisedState,
+    best: BestDev | None,
+) -> SupervisedResult:
+    """Write WORKDIR/encoder: of the best dev evaluation, without one of the last step."""
+    step = int(state.step)
+    saved, trained = step, state.params["encoder"]
+    if best is not None and best.step is not None and best.step != step:
+        saved = best.step
+        arrays, _ = store.restore(saved, lambda _: {ENCODER_ITEM: trained_shapes(encoder)})
+        trained = arrays[ENCODER_ITEM]
+    target, new = folder / ENCODER_FOLDER, folder / f"{ENCODER_FOLDER}.new"
+    # Written beside the old one and renamed: what lies at WORKDIR/encoder is always whole.
+    shutil.rmtree(new, ignore_errors=True)
+    SentenceEncoder(with_trained(encoder, trained)).save_pretrained(new)
+    shutil.rmtree(target, ignore_errors=True)
+    new.rename(target)
+    return SupervisedResult(step, saved, best, target)
