@@ -28,6 +28,11 @@ def main() -> None:
     config = _CONFIG.value.validate()
     switches = {"resume": _RESUME.value, "overwrite": _OVERWRITE.value}
     prepare_workdir(_WORKDIR.value, **switches)
+    if config.objective == "none":
+        raise ConfigError(
+            "objective=none: nothing is trained; score the encoder with evaluate.py --encoder="
+            f"{config.encoder.path} --pooling={config.encoder.pooling}"
+        )
     if config.objective != "flow":
         from bertflow_jax.training.supervised_run import train_encoder
 

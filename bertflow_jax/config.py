@@ -92,7 +92,8 @@ class DataConfig:
       path: `everyday` (the bundled corpus), a text file (one sentence a line), a .tsv/.csv file,
         or a folder of STS data (`STS/`, `STSBenchmark/`, `SICK/` side by side, or one of them;
         `tfds:DIR` where prepared with TFDS).
-      format: `auto` (by the file's name), `text`, `tsv`, `csv` or `sts`.
+      format: `auto` (by the file's name), `text`, `tsv`, `csv`, `sts`, or `pairs`: files of NLI or
+        other labelled pairs, separated by commas, whose labels are dropped (`data.pair_files`).
       columns: for tsv/csv: one or two column names (or 0-based numbers, for a file without a
         header), separated by a comma.
       task: for such a folder: `stsb`, `sickr`, `sts12` ... `sts16`, `qnli`, `mrpc`, `qqp`.
@@ -113,7 +114,7 @@ class DataConfig:
         """Raise ConfigError for an impossible value."""
         check_types(self, prefix)
         require(bool(self.path), prefix + "path", self.path, "must not be empty")
-        check_choice(prefix + "format", self.format, ("auto", "text", "tsv", "csv", "sts"))
+        check_choice(prefix + "format", self.format, ("auto", "text", "tsv", "csv", "sts", "pairs"))
         require(
             0.0 <= self.held_out <= 0.5, prefix + "held_out", self.held_out, "must be in [0, 0.5]"
         )
@@ -132,6 +133,9 @@ class TrainConfig:
       weight_decay: decoupled decay on every trainable variable.
       clip_norm: global-norm clip of the gradient.
       init_rows: sentences the data-dependent ActNorm initialisation looks at; 0 takes one batch.
+      mode: `cached` (every sentence embedded once, the encoder deterministic) or `online` (as
+        released: BERT runs inside the step with its dropout on, so that an embedding is another one
+        every time).
       log_every: steps between two lines of metrics.
       eval_every: steps between two held-out evaluations; 0 evaluates at saves and at the end.
       tensorboard: also write a TensorBoard event file.
@@ -145,6 +149,7 @@ class TrainConfig:
     weight_decay: float = 0.01
     clip_norm: float = 1.0
     init_rows: int = 0
+    mode: str = "cached"
     log_every: int = 10
     eval_every: int = 0
     tensorboard: bool = True
@@ -161,6 +166,7 @@ class TrainConfig:
         )
         require(self.learning_rate > 0, prefix + "learning_rate", self.learning_rate, "must be > 0")
         check_choice(prefix + "optimizer", self.optimizer, ("released", "adamw"))
+        check_choice(prefix + "mode", self.mode, ("cached", "online"))
         require(self.clip_norm > 0, prefix + "clip_norm", self.clip_norm, "must be > 0")
         require(
             self.init_rows == 0 or self.init_rows >= 2,
@@ -195,7 +201,8 @@ class Config:
     Attributes:
       seed: of the parameters, the order of the examples and dropout.
       objective: `flow` (fit a flow on frozen embeddings), `siamese` or `regression` (fine-tune the
-        encoder on labelled pairs) or `joint` (both at once).
+        encoder on labelled pairs), `joint` (both at once) or `none` (an encoder that is scored as
+        it is: there is nothing to train).
       encoder: which BERT and pooling.
       flow: shape of the flow.
       data: the text.
@@ -224,7 +231,7 @@ class Config:
             part.validate()
         self.supervision.validate()
         require(
-            self.objective == "flow" or bool(self.supervision.path.strip()),
+            self.objective in ("flow", "none") or bool(self.supervision.path.strip()),
             "supervision.path",
             self.supervision.path,
             f"objective={self.objective} needs labelled pairs: name files, or a folder",

@@ -85,6 +85,25 @@ def compile_train_step(
     )
 
 
+def compile_online_step(
+    step: Callable[..., Any], mesh: Mesh, float32: bool
+) -> Callable[..., tuple[Any, Any]]:
+    """Compile `training.online.make_online_step`'s function over a mesh.
+
+    Arguments are (state, encoder parameters, ids, mask); the last two are split along their first
+    axis, the rest is replicated. Nothing is given away: on a loss that is not finite the loop
+    still needs the state before. `float32` says that the encoder computes in float32.
+    """
+    replicated = NamedSharding(mesh, PartitionSpec())
+    split = NamedSharding(mesh, PartitionSpec(DATA_AXIS))
+    return jax.jit(
+        step,
+        in_shardings=(replicated, replicated, split, split),
+        out_shardings=replicated,
+        compiler_options=_library_options("LIBRARY_FUSION_TYPE_REDUCE") if float32 else {},
+    )
+
+
 def replicate(tree: Any, mesh: Mesh) -> Any:
     """Put every array of a pytree on all devices of the mesh."""
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))

@@ -5,7 +5,7 @@ import dataclasses
 from bertflow_jax.checks import check_choice, check_least, check_types, require
 from bertflow_jax.errors import ConfigError
 
-OBJECTIVES = ("flow", "siamese", "regression", "joint")
+OBJECTIVES = ("flow", "siamese", "regression", "joint", "none")
 FORMATS = ("auto", "tsv", "csv", "jsonl", "sts", "tfds")
 DEV_METRICS = ("auto", "spearman", "accuracy", "loss", "none")
 

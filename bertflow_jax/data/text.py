@@ -12,6 +12,8 @@ from bertflow_jax.config import DataConfig
 from bertflow_jax.data import columns, sts_files
 from bertflow_jax.data.glue import BINARY_TASKS, glue_source
 from bertflow_jax.data.lines import digest, read_lines
+from bertflow_jax.data.nli import GOLD_NAMES
+from bertflow_jax.data.pair_files import PairColumns, file_format, read_pairs
 from bertflow_jax.data.sts import EVERYDAY
 from bertflow_jax.data.tfds_builders import reader, tfds_folder
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
@@ -54,6 +56,7 @@ def load_text(config: DataConfig) -> TextCorpus:
       sts: a folder; all pairs of `config.task` in `config.splits`. Gold files are never opened:
         STS 2016 gives all 9,183 candidate pairs, as in the released BERT-flow code, although only
         1,186 of them are scored.
+      pairs: the sentences of labelled pairs, as of SNLI and MultiNLI.
         The tasks qnli, mrpc and qqp are read from GLUE's folders.
       tfds:DIR: the same pairs from data prepared by `data.tfds_builders`; labels stay undecoded.
 
@@ -66,6 +69,8 @@ def load_text(config: DataConfig) -> TextCorpus:
         examples, details = _everyday(config)
     elif (prepared := tfds_folder(config.path, "data.path")) is not None:
         examples, details = _read_tfds(prepared, config)
+    elif config.format == "pairs":
+        examples, details = _read_pairs(config)
     else:
         path = user_path(config.path, "data.path")
         if not os.path.exists(path):
@@ -180,6 +185,24 @@ def _read_sts(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, 
         rows = read(folder, split, config.encoding)
         examples += [(row.sentence1, row.sentence2) for row in rows]
     return examples, details
+
+
+def _read_pairs(config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
+    names = tuple(name.strip() for name in config.columns.split(",") if name.strip())
+    if len(names) not in (0, 2):
+        raise ConfigError(f"data.columns={config.columns!r}: name both columns of the pairs")
+    examples: list[Example] = []
+    for part in config.path.split(","):
+        path = user_path(part.strip(), "data.path")
+        kind = file_format(path)
+        if not path.is_file() or kind is None:
+            raise DataNotFoundError(
+                f"data.path={part}: no such .jsonl, .tsv, .txt or .csv file of pairs"
+            )
+        wanted = PairColumns(names, "", GOLD_NAMES, field="data.")
+        rows = read_pairs(path, kind, wanted, config.encoding)
+        examples += [(row.sentence1, row.sentence2) for row in rows]
+    return examples, {"format": "pairs"}
 
 
 def _read_glue(config: DataConfig) -> tuple[list[Example], dict[str, Any]]:

@@ -138,8 +138,8 @@ def _encoder_path(options: Options, row: Row, config: Config) -> str:
         return config.encoder.path
     if not options.nli:
         raise ConfigError(
-            f"the encoder trained on NLI labels is needed: give --encoders={row.encoder}=FOLDER, or "
-            "the NLI files with --nli to train it"
+            f"the encoder trained on NLI labels is needed: give --encoders={row.encoder}=FOLDER, "
+            "or the NLI files with --nli to train it"
         )
     from bertflow_jax.reproduce.scoring import train_nli_encoder
 

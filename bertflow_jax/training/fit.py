@@ -139,15 +139,36 @@ def prepare_data(
             f"a flow needs at least two different sentences to fit on, got {len(embeddings)}"
         )
     spread, constant = spread_constant_dimensions(embeddings, seed)
+    fitted, kept_out = split_examples(rows, held_out, seed)
+    if len(kept_out) and len(np.unique(embeddings[fitted.reshape(-1)], axis=0)) < 2:
+        raise _too_few(held_out)
+    return FitData(spread, fitted, kept_out, constant)
+
+
+def split_examples(rows: np.ndarray, held_out: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the examples to fit on and those kept out, int32[N, S] and int32[M, S], shuffled.
+
+    Args:
+      rows: int32[N + M, S], the sentences of every example.
+      held_out: share to keep out.
+      seed: of the choice.
+
+    Raises:
+      TrainingError: fewer than two different sentences are left.
+    """
     shuffled = np.random.default_rng([seed, 2]).permutation(len(rows))
     kept_out = _held_out_examples(rows[shuffled], round(held_out * len(rows)), held_out)
     fitted = rows[shuffled[~kept_out]]
-    if kept_out.any() and len(np.unique(embeddings[fitted.reshape(-1)], axis=0)) < 2:
-        raise TrainingError(
-            f"data.held_out={held_out} leaves fewer than two different sentences to fit on; lower "
-            "it, or give more text"
-        )
-    return FitData(spread, fitted, rows[shuffled[kept_out]], constant)
+    if kept_out.any() and len(np.unique(fitted)) < 2:
+        raise _too_few(held_out)
+    return fitted, rows[shuffled[kept_out]]
+
+
+def _too_few(held_out: float) -> TrainingError:
+    return TrainingError(
+        f"data.held_out={held_out} leaves fewer than two different sentences to fit on; lower it, "
+        "or give more text"
+    )
 
 
 def _held_out_examples(rows: np.ndarray, count: int, share: float) -> np.ndarray:

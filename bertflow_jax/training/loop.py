@@ -24,6 +24,7 @@ from bertflow_jax.training.order import ExampleOrder
 from bertflow_jax.training.steps import FitState, StepMetrics, make_run_steps
 
 _log = logging.getLogger(__name__)
+RunChunk = Callable[[FitState, int, int], tuple[FitState, StepMetrics]]
 CHUNK_STEPS = 128  # steps in one device call: long enough to hide the dispatch, short enough to see
 _HELD_OUT_ROWS = 4096
 _FEW = 50  # steps: a flow fitted on a few hundred sentences for less was worse than none
@@ -79,8 +80,11 @@ def run_fit(
     sink: MetricsSink | None = None,
     save: Callable[[FitState], None] | None = None,
     progress: bool = False,
+    make_runner: Callable[[ExampleOrder], RunChunk] | None = None,
 ) -> FitResult:
     """Make the steps from `state` to the planned end.
+
+    `make_runner` gives what makes the steps; None takes the steps over cached embeddings.
 
     `save` is called at every `checkpoint.every` steps and at the end; on Ctrl-C, and when the loss
     stops being finite, it gets the last state known to be good.
@@ -90,7 +94,9 @@ def run_fit(
     """
     order = example_order(config.train, data, config.seed)
     last = planned_steps(config.train, order)
-    run_chunk = _chunk_runner(config, data, order, state)
+    run_chunk = (
+        _chunk_runner(config, data, order, state) if make_runner is None else make_runner(order)
+    )
     evaluate = held_out_bits(config, data)
     done = saved = int(state.step)
     held_out = best = None
@@ -171,9 +177,7 @@ class Interrupt:
             raise KeyboardInterrupt
 
 
-def _chunk_runner(
-    config: Config, data: FitData, order: ExampleOrder, state: FitState
-) -> Callable[[FitState, int, int], tuple[FitState, StepMetrics]]:
+def _chunk_runner(config: Config, data: FitData, order: ExampleOrder, state: FitState) -> RunChunk:
     """Compile the steps; return run(state, first step, count) -> (state, metrics of `count`)."""
     steps = make_run_steps(config.flow, make_optimizer(config.train), data.features, config.seed)
     mesh = parallel.data_mesh(order.batch_size)

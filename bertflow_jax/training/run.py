@@ -1,6 +1,7 @@
 """One experiment from config to checkpoint: what `train.py` runs."""
 
 import dataclasses
+import functools
 import logging
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,9 @@ from bertflow_jax.training.fit import (
 )
 from bertflow_jax.training.loop import FitResult, run_fit
 from bertflow_jax.training.metrics import MetricsWriter
+from bertflow_jax.training.online import OnlineText, online_runner
 from bertflow_jax.training.steps import FitState
+from bertflow_jax.training.supervised_flow import FlowStart
 from bertflow_jax.workdir import (
     check_inputs_outside,
     clear_workdir,
@@ -92,17 +95,30 @@ def train(
     with lock_workdir(folder):
         if resume:
             check_resume(store, config, identity, corpus.manifest)
-        data = embed_corpus(config, encoder, identity, corpus, progress=progress)
+        text = None
+        if config.train.mode == "online":
+            text = OnlineText.build(config, encoder, corpus)
+            data = text.data
+        else:
+            data = embed_corpus(config, encoder, identity, corpus, progress=progress)
         if overwrite:
             clear_workdir(folder)
-        state, init_rows = _resume(config, data, store) if resume else _start(config, data)
+        if resume:
+            state, start = _resume(config, data, store)
+        elif text is not None:
+            state, start = text.start(config)
+        else:
+            state, start = _start(config, data)
+        make_runner = None
+        if text is not None:
+            data = text.with_noise(config, start)
+            make_runner = functools.partial(online_runner, config, text, start)
 
         def save(state: FitState) -> None:
             state_record = {
                 "step": int(state.step),
                 "features": data.features,
-                "actnorm_init": {"mode": config.flow.actnorm_init, "rows": init_rows},
-                "constant_dims": list(data.constant_dims),
+                **start.to_record(config),
             }
             records = Records(state_record, config.to_dict(), identity, corpus.manifest)
             store.save({"flow": state.variables, "optimizer": state.opt_state}, records)
@@ -110,7 +126,15 @@ def train(
         with MetricsWriter(
             folder, tensorboard=config.train.tensorboard, resume_step=int(state.step)
         ) as sink:
-            return run_fit(config, data, state, sink=sink, save=save, progress=progress)
+            return run_fit(
+                config,
+                data,
+                state,
+                sink=sink,
+                save=save,
+                progress=progress,
+                make_runner=make_runner,
+            )
 
 
 def absolute_paths(config: Config) -> Config:
@@ -123,6 +147,8 @@ def absolute_paths(config: Config) -> Config:
     text = user_path(data.path, "data.path")
     if (prepared := tfds_folder(data.path, "data.path")) is not None:
         data = dataclasses.replace(data, path=f"{PREFIX}{prepared.absolute()}")
+    elif data.format == "pairs":
+        data = dataclasses.replace(data, path=_absolute_list(data.path))
     elif data.path != "everyday" and text.exists():
         data = dataclasses.replace(data, path=str(text.absolute()))
     cache = str(user_path(config.cache_dir, "cache_dir").absolute()) if config.cache_dir else ""
@@ -218,14 +244,15 @@ def _differences(old: Any, new: Any, name: str = "") -> list[tuple[str, Any, Any
     return [] if old == new else [(name, old, new)]
 
 
-def _start(config: Config, data: FitData) -> tuple[FitState, int]:
-    """Return a new state and the rows its ActNorms were initialised on."""
+def _start(config: Config, data: FitData) -> tuple[FitState, FlowStart]:
+    """Return a new state and how it was initialised."""
     first = init_sentences(config, data) if config.flow.actnorm_init == "data" else None
-    return initial_state(config, data, first), 0 if first is None else len(first)
+    start = FlowStart(0 if first is None else len(first), data.constant_dims)
+    return initial_state(config, data, first), start
 
 
-def _resume(config: Config, data: FitData, store: CheckpointStore) -> tuple[FitState, int]:
-    """Return the newest good state and the rows its ActNorms were initialised on."""
+def _resume(config: Config, data: FitData, store: CheckpointStore) -> tuple[FitState, FlowStart]:
+    """Return the newest good state and how its flow was initialised."""
     blank = jax.eval_shape(lambda: blank_state(config, data.features))
     wanted = {"flow": blank.variables, "optimizer": blank.opt_state}
     arrays, records = store.newest_good(lambda step: store.restore(step, lambda _: wanted))
@@ -233,4 +260,4 @@ def _resume(config: Config, data: FitData, store: CheckpointStore) -> tuple[FitS
     store.set_aside_after(step)
     _log.info("resumed from step %d", step)
     state = FitState(jax.numpy.asarray(step, jax.numpy.int32), arrays["flow"], arrays["optimizer"])
-    return state, records.state["actnorm_init"]["rows"]
+    return state, FlowStart.from_record(records.state)

@@ -59,6 +59,42 @@ def flat_params(variables: Variables) -> jax.Array:
     return ravel_pytree(variables["params"])[0]
 
 
+def make_update(
+    flow: FlowConfig, optimizer: optax.GradientTransformation, features: int
+) -> Callable[..., tuple[jax.Array, Any, StepMetrics]]:
+    """Return update(unravel, params, opt_state, constants, x, key) -> (params, opt_state, metrics).
+
+    One step on the embeddings x float32[B, S, D] of a batch. `params` is float32[P], `unravel`
+    makes the tree of it, `constants` are the other variables, `key` is None without dropout.
+    """
+    glow = Glow(features, flow)
+
+    def objective(
+        params: Any, constants: Variables, x: jax.Array, key: jax.Array | None
+    ) -> tuple[jax.Array, BitsPerDim]:
+        # With [B, S, D] XLA would copy a transposed cotangent for each matmul's weight gradient.
+        sentences = x.reshape(-1, features)
+        latent: Any = glow.apply({**constants, "params": params}, sentences, key)
+        bits = jax.tree.map(jnp.mean, bits_per_dim(*latent))
+        return x.shape[1] * bits.total, bits
+
+    def update(
+        unravel: Callable[[jax.Array], Any],
+        params: jax.Array,
+        opt_state: Any,
+        constants: Variables,
+        x: jax.Array,
+        key: jax.Array | None,
+    ) -> tuple[jax.Array, Any, StepMetrics]:
+        grads, bits = jax.grad(objective, has_aux=True)(unravel(params), constants, x, key)
+        gradient = ravel_pytree(grads)[0]
+        updates, opt_state = optimizer.update(gradient, opt_state, params)
+        metrics = StepMetrics(bits.total, bits.prior, bits.log_det, optax.tree.norm(gradient))
+        return optax.apply_updates(params, updates), opt_state, metrics
+
+    return update
+
+
 def make_run_steps(
     flow: FlowConfig, optimizer: optax.GradientTransformation, features: int, seed: int
 ) -> RunSteps:
@@ -74,16 +110,7 @@ def make_run_steps(
     is then a few operations instead of a few for each of a hundred small arrays, which took longer
     than the flow itself.
     """
-    glow = Glow(features, flow)
-
-    def objective(
-        params: Any, constants: Variables, x: jax.Array, key: jax.Array | None
-    ) -> tuple[jax.Array, BitsPerDim]:
-        # With [B, S, D] XLA would copy a transposed cotangent for each matmul's weight gradient.
-        sentences = x.reshape(-1, features)
-        latent: Any = glow.apply({**constants, "params": params}, sentences, key)
-        bits = jax.tree.map(jnp.mean, bits_per_dim(*latent))
-        return x.shape[1] * bits.total, bits
+    update = make_update(flow, optimizer, features)
 
     def run_steps(
         state: FitState, embeddings: jax.Array, rows: jax.Array, count: jax.Array | int
@@ -95,14 +122,10 @@ def make_run_steps(
             params, opt_state, history = carry
             step_key = jax.random.fold_in(jax.random.key(seed), state.step + i)
             key = step_key if flow.dropout > 0 else None
-            grads, bits = jax.grad(objective, has_aux=True)(
-                unravel(params), constants, embeddings[rows[i]], key
-            )
-            gradient = ravel_pytree(grads)[0]
-            updates, opt_state = optimizer.update(gradient, opt_state, params)
-            metrics = StepMetrics(bits.total, bits.prior, bits.log_det, optax.tree.norm(gradient))
+            after = update(unravel, params, opt_state, constants, embeddings[rows[i]], key)
+            params, opt_state, metrics = after
             history = jax.tree.map(lambda h, m: h.at[i].set(m), history, metrics)
-            return optax.apply_updates(params, updates), opt_state, history
+            return params, opt_state, history
 
         zeros = jnp.zeros(rows.shape[0], jnp.float32)
         history = StepMetrics(zeros, zeros, zeros, zeros)

@@ -95,6 +95,20 @@ def padded_length(longest: int, max_length: int) -> int:
     return min(length, max_length)
 
 
+def padded(
+    rows: Sequence[Sequence[NDArray[np.int32]]], pad_id: int, max_length: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return ids and mask of B examples of S texts each, int32[B, S, T]; T by `padded_length`."""
+    longest = max(len(ids) for texts in rows for ids in texts)
+    shape = (len(rows), len(rows[0]), padded_length(longest, max_length))
+    input_ids, mask = np.full(shape, pad_id, np.int32), np.zeros(shape, np.int32)
+    for i, texts in enumerate(rows):
+        for side, ids in enumerate(texts):
+            input_ids[i, side, : len(ids)] = ids
+            mask[i, side, : len(ids)] = 1
+    return input_ids, mask
+
+
 class PairBatches:
     """The batches of a run.
 
@@ -155,14 +169,7 @@ class PairBatches:
         """Return the examples of the step after `step` steps."""
         examples = self.order.batches(step, 1)[0]
         rows = [self.tokens(int(example)) for example in examples]
-        longest = max(len(ids) for pair in rows for ids in pair)
-        shape = (len(rows), 2, padded_length(longest, self._max_length))
-        input_ids = np.full(shape, self._pad_id, np.int32)
-        mask = np.zeros(shape, np.int32)
-        for i, pair in enumerate(rows):
-            for side, ids in enumerate(pair):
-                input_ids[i, side, : len(ids)] = ids
-                mask[i, side, : len(ids)] = 1
+        input_ids, mask = padded(rows, self._pad_id, self._max_length)
         pairs = examples % self._pairs
         return PairBatch(input_ids, mask, self._targets[pairs], self._labelled[pairs])
 

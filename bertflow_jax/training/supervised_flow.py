@@ -1,12 +1,12 @@
-"""The flow of the objective `joint` before its first step."""
+"""A flow before its first step where embeddings are not all computed beforehand."""
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from bertflow_jax.config import Config
-from bertflow_jax.data.supervision import LabelledPairs
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.training.fit import blank_state, init_sentences, initial_state, prepare_data
 from bertflow_jax.training.order import ExampleOrder
@@ -50,7 +50,7 @@ class FlowStart:
         return cls(
             record["actnorm_init"]["rows"],
             tuple(record["constant_dims"]),
-            record["constant_deviation"],
+            record.get("constant_deviation", 0.0),  # not in checkpoints of older versions
         )
 
 
@@ -63,24 +63,32 @@ def blank_flow(config: Config, features: int) -> tuple[dict[str, Any], Any]:
 
 
 def start_flow(
-    config: Config, encoder: SentenceEncoder, pairs: LabelledPairs, order: ExampleOrder
+    config: Config,
+    encoder: SentenceEncoder,
+    example: Callable[[int], Sequence[str]],
+    count: int,
+    order: ExampleOrder,
 ) -> tuple[dict[str, Any], Any, FlowStart]:
     """Return (variables, optimiser state, start), ActNorms set as `flow.actnorm_init` says.
 
     Looks at the untrained encoder's embeddings of the first examples of the run, as the fit of a
     flow alone does, and finds the dimensions that do not vary.
 
+    Args:
+      config: the experiment.
+      encoder: before its training.
+      example: gives the sentences of an example by its number.
+      count: of the examples; numbers of the order above it are copies of them.
+      order: which examples the run sees first.
+
     Raises:
       ConfigError: the embeddings have too few dimensions for the flow's levels.
       TrainingError: the first examples' embeddings are all equal.
     """
-    steps = -(-min(_ROWS // 2, len(pairs)) // order.batch_size)
-    seen = np.unique(order.batches(0, steps).reshape(-1) % len(pairs))
+    steps = -(-min(_ROWS // 2, count) // order.batch_size)
+    seen = np.unique(order.batches(0, steps).reshape(-1) % count)
     numbers: dict[str, int] = {}
-    rows = [
-        [numbers.setdefault(side[i], len(numbers)) for side in (pairs.sentences1, pairs.sentences2)]
-        for i in seen
-    ]
+    rows = [[numbers.setdefault(text, len(numbers)) for text in example(int(i))] for i in seen]
     embeddings = encoder.encode(list(numbers), on_overflow="ignore", show_progress=False)
     data = prepare_data(embeddings, np.asarray(rows, np.int32), held_out=0.0, seed=config.seed)
     first = init_sentences(config, data) if config.flow.actnorm_init == "data" else None

@@ -75,7 +75,11 @@ class Experiment:
         if self._config.objective != "joint":
             return state, FlowStart()
         flow, flow_opt_state, start = start_flow(
-            self._config, self._encoder, self._pairs, batches.order
+            self._config,
+            self._encoder,
+            lambda i: (self._pairs.sentences1[i], self._pairs.sentences2[i]),
+            len(self._pairs),
+            batches.order,
         )
         return dataclasses.replace(state, flow=flow, flow_opt_state=flow_opt_state), start
 

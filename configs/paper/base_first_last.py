@@ -1,6 +1,7 @@
 """BERT-base, first_last pooling, no flow: Table 2 of the paper.
 
-    python -m bertflow_jax.reproduce --table=2 --rows=base_first_last --data_dir=DIR
+    python -m bertflow_jax.reproduce --table=2 --rows=base_first_last \
+        --data_dir=DIR
 
 Published, years by wmean: STS-B, SICK-R, STS12 to STS16
 59.04 63.75 57.84 61.95 62.48 70.95 69.81.

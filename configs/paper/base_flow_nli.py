@@ -1,10 +1,11 @@
 """BERT-base, flow on NLI text (NLI*): Table 2 of the paper.
 
-    python -m bertflow_jax.reproduce --table=2 --rows=base_flow_nli --data_dir=DIR --nli=FILES
+    python -m bertflow_jax.reproduce --table=2 --rows=base_flow_nli \
+        --data_dir=DIR --nli=FILES
 
 or the fit alone:
 
-    python train.py --config=configs/paper/base_flow_nli.py --workdir=runs/base_flow_nli \
+    python train.py --config=configs/paper/base_flow_nli.py --workdir=runs/fit \
         --config.data.path=snli_1.0_train.jsonl,multinli_1.0_train.jsonl
 
 Published, years by wmean: STS-B, SICK-R, STS12 to STS16

@@ -1,4 +1,4 @@
-"""BERT-base trained on NLI labels: the encoder of the rows "BERT-base-NLI" (Table 3 of the paper).
+"""BERT-base trained on NLI labels: the encoder of the rows "BERT-base-NLI" (Table 3).
 
     python train.py --config=configs/paper/base_nli.py --workdir=runs/paper/base_nli \
         --config.supervision.path=snli_1.0_train.jsonl,multinli_1.0_train.jsonl

@@ -1,10 +1,11 @@
 """BERT-large, flow on each task's own text: Table 2 of the paper.
 
-    python -m bertflow_jax.reproduce --table=2 --rows=large_flow_target --data_dir=DIR
+    python -m bertflow_jax.reproduce --table=2 --rows=large_flow_target \
+        --data_dir=DIR
 
 or the fit alone:
 
-    python train.py --config=configs/paper/large_flow_target.py --workdir=runs/large_flow_target \
+    python train.py --config=configs/paper/large_flow_target.py --workdir=runs/fit \
         --config.data.path=DIR --config.data.task=sts12
 
 Published, years by wmean: STS-B, SICK-R, STS12 to STS16

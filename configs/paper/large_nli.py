@@ -1,4 +1,4 @@
-"""BERT-large trained on NLI labels: the encoder of the rows "BERT-large-NLI" (Table 3 of the paper).
+"""BERT-large trained on NLI labels: the encoder of the rows "BERT-large-NLI" (Table 3).
 
     python train.py --config=configs/paper/large_nli.py --workdir=runs/paper/large_nli \
         --config.supervision.path=snli_1.0_train.jsonl,multinli_1.0_train.jsonl

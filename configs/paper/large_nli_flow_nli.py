@@ -1,10 +1,11 @@
 """BERT-large-NLI, flow on NLI text (NLI*): Table 3 of the paper.
 
-    python -m bertflow_jax.reproduce --table=3 --rows=large_nli_flow_nli --data_dir=DIR --nli=FILES
+    python -m bertflow_jax.reproduce --table=3 --rows=large_nli_flow_nli \
+        --data_dir=DIR --nli=FILES
 
 or the fit alone:
 
-    python train.py --config=configs/paper/large_nli_flow_nli.py --workdir=runs/large_nli_flow_nli \
+    python train.py --config=configs/paper/large_nli_flow_nli.py --workdir=runs/fit \
         --config.data.path=snli_1.0_train.jsonl,multinli_1.0_train.jsonl
 
 No published score of STS; the paper scores this row on QNLI (Table 4).

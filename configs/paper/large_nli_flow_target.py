@@ -1,10 +1,11 @@
 """BERT-large-NLI, flow on each task's own text: Table 3 of the paper.
 
-    python -m bertflow_jax.reproduce --table=3 --rows=large_nli_flow_target --data_dir=DIR --nli=FILES
+    python -m bertflow_jax.reproduce --table=3 --rows=large_nli_flow_target \
+        --data_dir=DIR --nli=FILES
 
 or the fit alone:
 
-    python train.py --config=configs/paper/large_nli_flow_target.py --workdir=runs/large_nli_flow_target \
+    python train.py --config=configs/paper/large_nli_flow_target.py --workdir=runs/fit \
         --config.data.path=DIR --config.data.task=sts12
 
 Published, years by wmean: STS-B, SICK-R, STS12 to STS16
