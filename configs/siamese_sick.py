@@ -5,7 +5,7 @@
     python evaluate.py --encoder=runs/sick/encoder --pooling=mean --data_dir=../shared/sts \
         --tasks=sickr,stsb
 
-docs/supervision.md has the scores of all-MiniLM-L6-v2 before and after.
+all-MiniLM-L6-v2: SICK-R test 77.15 -> 78.66 (docs/supervision.md).
 """
 
 from bertflow_jax.config import (
