@@ -1,6 +1,7 @@
 """The one training loop: chunks of compiled steps, metrics, held-out loss, saves."""
 
 import dataclasses
+import functools
 import logging
 import signal
 import threading
@@ -14,7 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 from bertflow_jax import parallel
-from bertflow_jax.config import Config
+from bertflow_jax.config import Config, FlowConfig, TrainConfig
 from bertflow_jax.errors import TrainingError
 from bertflow_jax.flow.glow import Glow
 from bertflow_jax.training.fit import FitData, example_order, planned_steps
@@ -27,6 +28,7 @@ _log = logging.getLogger(__name__)
 RunChunk = Callable[[FitState, int, int], tuple[FitState, StepMetrics]]
 CHUNK_STEPS = 128  # steps in one device call: long enough to hide the dispatch, short enough to see
 _HELD_OUT_ROWS = 4096
+_MOST_PADDED = 1 << 17  # rows: 200 MB at D = 384
 _FEW = 50  # steps: a flow fitted on a few hundred sentences for less was worse than none
 _RISE = 0.01  # bits/dim above the lowest held-out loss that are more than noise
 
@@ -179,10 +181,15 @@ class Interrupt:
 
 def _chunk_runner(config: Config, data: FitData, order: ExampleOrder, state: FitState) -> RunChunk:
     """Compile the steps; return run(state, first step, count) -> (state, metrics of `count`)."""
-    steps = make_run_steps(config.flow, make_optimizer(config.train), data.features, config.seed)
     mesh = parallel.data_mesh(order.batch_size)
-    run_steps = parallel.compile_run_steps(steps, mesh)
-    embeddings = parallel.replicate(data.embeddings, mesh)
+    run_steps = _compiled_steps(
+        dataclasses.astuple(config.flow),
+        dataclasses.astuple(config.train),
+        data.features,
+        config.seed if config.flow.dropout > 0 else 0,  # nothing else draws from it
+        mesh,
+    )
+    embeddings = parallel.replicate(_in_few_shapes(data.embeddings), mesh)
 
     def run(state: FitState, first: int, count: int) -> tuple[FitState, StepMetrics]:
         rows = np.zeros((CHUNK_STEPS, order.batch_size, data.rows.shape[1]), np.int32)
@@ -193,6 +200,28 @@ def _chunk_runner(config: Config, data: FitData, order: ExampleOrder, state: Fit
 
     run(state, 0, 0)  # no step: compiles, so that the first rate is not that of the compiler
     return run
+
+
+# Fits of one shape share the program: several seeds, and the tasks of an evaluation.
+@functools.lru_cache(maxsize=8)
+def _compiled_steps(
+    flow: tuple[Any, ...], train: tuple[Any, ...], features: int, seed: int, mesh: Any
+) -> Callable[..., Any]:
+    steps = make_run_steps(FlowConfig(*flow), make_optimizer(TrainConfig(*train)), features, seed)
+    return parallel.compile_run_steps(steps, mesh)
+
+
+def _in_few_shapes(embeddings: np.ndarray) -> np.ndarray:
+    """Return embeddings float32[U, D] with zeros below, U a power of two; large ones as they are.
+
+    No row number reaches the zeros; the compiled program depends on U.
+    """
+    rows = 1 << max(0, len(embeddings) - 1).bit_length()
+    if rows == len(embeddings) or rows > _MOST_PADDED:
+        return embeddings
+    return np.concatenate(
+        [embeddings, np.zeros((rows - len(embeddings), embeddings.shape[1]), np.float32)]
+    )
 
 
 def _steps_to_next_stop(done: int, last: int, config: Config) -> int:
