@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertflow_jax.evaluation.table import COLUMNS, UNDEFINED, task_columns
+from bertflow_jax.evaluation.table import COLUMNS, PLUS_MINUS, UNDEFINED, task_columns
 from bertflow_jax.evaluation.tasks import PAPER_AGGREGATION, task_average
 from bertflow_jax.workdir import write_text
 
@@ -33,7 +33,7 @@ def write_tables(folder: Path, results: Mapping[str, Any]) -> None:
 
 def markdown_table(results: Mapping[str, Any], aggregation: str = PAPER_AGGREGATION) -> str:
     """Return the scores as a Markdown table; see `_cells` for what is in it."""
-    header, lines = _cells(results, aggregation, _escape_markdown, "**{}**", "±")
+    header, lines = _cells(results, aggregation, _escape_markdown, "**{}**", PLUS_MINUS)
     out = [header, ["---", *(["---:"] * (len(header) - 1))], *lines]
     table = "\n".join(f"| {' | '.join(line)} |" for line in out)
     return f"{table}\n\n{_caption(results, aggregation, _escape_markdown)}\n"

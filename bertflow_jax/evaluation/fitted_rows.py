@@ -24,7 +24,7 @@ from bertflow_jax.data.text import TextCorpus, load_text
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.evaluation.metrics import AGGREGATIONS
 from bertflow_jax.evaluation.options import EvalOptions
-from bertflow_jax.evaluation.tasks import SentenceTable, evaluate
+from bertflow_jax.evaluation.tasks import SentenceTable, evaluate, task_average
 from bertflow_jax.postprocess.base import PostProcessor
 from bertflow_jax.postprocess.spec import has_flow, make_postprocessor
 
@@ -198,9 +198,15 @@ def _mean(values: Sequence[Any]) -> Any:
 def _spread(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, float | None]]:
     """Return task -> aggregation (or `auc`) -> standard deviation (n - 1) over the runs.
 
-    Of Spearman or AUC x 100.
+    Of Spearman or AUC x 100; "average" -> aggregation -> that of the average over the tasks.
     """
-    spread: dict[str, dict[str, float | None]] = {}
+    scored = [{name: v for name, v in run.items() if isinstance(v, dict)} for run in runs]
+    spread: dict[str, dict[str, float | None]] = {
+        "average": {
+            how: _deviation([task_average(tasks, how)[0] for tasks in scored])
+            for how in AGGREGATIONS
+        }
+    }
     for task, result in runs[0].items():
         if not isinstance(result, dict):
             continue

@@ -84,8 +84,12 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], best: bool = Fal
 
 
 def _highest(cells: Sequence[str]) -> str:
-    numbers = [cell for cell in cells if cell.lstrip("-").replace(".", "", 1).isdigit()]
-    return max(numbers, key=float, default="")
+    # A cell may hold a mean and its deviation.
+    values = {cell: cell.split(" ")[0] for cell in cells}
+    numbers = [
+        cell for cell, value in values.items() if value.lstrip("-").replace(".", "", 1).isdigit()
+    ]
+    return max(numbers, key=lambda cell: float(values[cell]), default="")
 
 
 def panels(images: Iterable[tuple[bytes, str]]) -> str:

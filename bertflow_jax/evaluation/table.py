@@ -22,6 +22,7 @@ COLUMNS = {
     "qqp": "QQP",
 }
 UNDEFINED = "n/a"
+PLUS_MINUS = "±"
 
 
 def task_columns(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -36,13 +37,27 @@ def split_tasks(tasks: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def score_cells(row: Mapping[str, Any], tasks: Sequence[str], aggregation: str) -> list[str]:
-    """Return Spearman x 100, (for several tasks) its average, then AUC x 100, as text."""
+    """Return Spearman x 100, (for several tasks) its average, then AUC x 100, as text.
+
+    Of a row over several seeds, the standard deviation stands after the mean.
+    """
     correlations, binary = split_tasks(tasks)
-    scores = [row[task][aggregation]["spearman"] for task in correlations]
+    spread = row.get("spread", {})
+    scores = [
+        (row[task][aggregation]["spearman"], spread.get(task, {}).get(aggregation))
+        for task in correlations
+    ]
     if len(correlations) > 1:
-        scores.append(task_average({task: row[task] for task in correlations}, aggregation)[0])
-    scores += [row[task]["auc"] for task in binary]
-    return [UNDEFINED if score is None else f"{score:.2f}" for score in scores]
+        average = task_average({task: row[task] for task in correlations}, aggregation)[0]
+        scores.append((average, spread.get("average", {}).get(aggregation)))
+    scores += [(row[task]["auc"], spread.get(task, {}).get("auc")) for task in binary]
+    return [_score_cell(score, deviation) for score, deviation in scores]
+
+
+def _score_cell(score: float | None, deviation: float | None) -> str:
+    if score is None:
+        return UNDEFINED
+    return f"{score:.2f}" + ("" if deviation is None else f" {PLUS_MINUS} {deviation:.2f}")
 
 
 def header_cells(tasks: Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ from bertflow_jax.evaluation import run
 from bertflow_jax.evaluation.fitted_rows import FitTexts, load_fit_texts, score_rows
 from bertflow_jax.evaluation.options import EvalOptions
 from bertflow_jax.evaluation.run import run_evaluation
+from bertflow_jax.evaluation.table import format_table
 from bertflow_jax.evaluation.tasks import SentenceTable, evaluate_task
 from bertflow_jax.postprocess import NATSV, Compose, Standardize, Whitening
 from bertflow_jax.postprocess.spec import make_postprocessor
@@ -122,6 +123,11 @@ def test_seeds_give_means_and_spreads(data_dir, tmp_path):
     assert flow["sts12"]["wmean"]["spearman"] == pytest.approx(np.mean(scores))
     assert flow["spread"]["sts12"]["wmean"] == pytest.approx(np.std(scores, ddof=1))
     assert flow["average"] == pytest.approx(np.mean([r["average"] for r in flow["seeds"].values()]))
+    averages = [run["average"] for run in flow["seeds"].values()]
+    assert flow["spread"]["average"]["wmean"] == pytest.approx(np.std(averages, ddof=1))
+    cell = f"{np.mean(scores):.2f} ± {np.std(scores, ddof=1):.2f}"
+    assert cell in format_table(results)
+    assert cell.split(" ")[0] in (tmp_path / "out" / "table.md").read_text()
     assert flow["sts12"]["pairs"] == 20
     assert "seeds" not in results["rows"]["center"]
     alone = run_evaluation(dataclasses.replace(chosen, rows=("flow",), seeds=("5",)))
