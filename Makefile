@@ -28,7 +28,8 @@ clean:  ## Remove what was installed and built, and the runs.
 $(VENV)/.installed: requirements.txt requirements-dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --upgrade pip
-	$(RUN) -m pip install --quiet -r requirements-dev.txt -e .
+	# compat: otherwise a folder bertflow_jax in the current one, such as the clone, hides the package.
+	$(RUN) -m pip install --quiet -r requirements-dev.txt -e . --config-settings editable_mode=compat
 	touch $@
 
 # --no-deps: the encoder's package asks for a CUDA build of torch.

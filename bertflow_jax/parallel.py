@@ -145,10 +145,12 @@ def use_compilation_cache() -> None:
     """Keep compiled programs between processes, in the user's cache folder.
 
     Does nothing where JAX has a cache folder already, or where the environment variable
-    BERTFLOW_COMPILATION_CACHE is `off`; another value names the folder.
+    BERTFLOW_COMPILATION_CACHE is `off` (or 0, no, false); another value names the folder.
     """
-    folder = os.environ.get("BERTFLOW_COMPILATION_CACHE", "")
-    if folder == "off" or getattr(jax.config, "jax_compilation_cache_dir", None):
+    folder = os.environ.get("BERTFLOW_COMPILATION_CACHE", "").strip()
+    if folder.lower() in ("off", "0", "no", "false") or getattr(
+        jax.config, "jax_compilation_cache_dir", None
+    ):
         return
     path = (
         user_path(folder, "BERTFLOW_COMPILATION_CACHE") if folder else default_cache_dir() / "xla"

@@ -1,6 +1,7 @@
 """What all tests share: where the reference data lie, exact matmuls, one cache of compiled code."""
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -8,16 +9,25 @@ import jax
 import pytest
 
 jax.config.update("jax_default_matmul_precision", "highest")
-# Many tests compile the same small programs; a cache of their own makes each compile once.
-_COMPILED = tempfile.TemporaryDirectory(prefix="bertflow-jax-tests-")
-jax.config.update("jax_compilation_cache_dir", _COMPILED.name)
+# Many tests compile the same small programs; a cache of the run's own makes each compile once.
+# Worker processes inherit the variable, and so share it.
+_RUN = os.environ.setdefault("BERTFLOW_TEST_RUN", str(os.getpid()))
+_COMPILED = Path(tempfile.gettempdir()) / f"bertflow-jax-tests-{_RUN}"
+_COMPILED.mkdir(mode=0o700, exist_ok=True)
+jax.config.update("jax_compilation_cache_dir", str(_COMPILED))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 # No test reads or fills the user's own cache of embeddings.
-os.environ["XDG_CACHE_HOME"] = str(Path(_COMPILED.name) / "cache")
+os.environ["XDG_CACHE_HOME"] = str(_COMPILED / "cache" / os.environ.get("PYTEST_XDIST_WORKER", ""))
 
 _SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Remove the caches, once the last worker has ended."""
+    if not hasattr(session.config, "workerinput"):
+        shutil.rmtree(_COMPILED, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

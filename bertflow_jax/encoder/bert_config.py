@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from bertflow_jax.data.json_files import read_json_object
-from bertflow_jax.errors import ConfigError, UnsupportedModelError
+from bertflow_jax.errors import ConfigError, DataNotFoundError, UnsupportedModelError
 
 
 def _gelu_exact(x: jax.Array) -> jax.Array:
@@ -157,4 +157,9 @@ def _refuse_variants(fields: Mapping[str, Any], source: str) -> None:
 def read_config(folder: Path) -> BertConfig:
     """Read `config.json` of an encoder folder."""
     path = folder / "config.json"
+    if not path.exists() and (folder / "checkpoints").is_dir():
+        raise DataNotFoundError(
+            f"{folder} is the folder of a run, not an encoder: give it as --workdir, in Python to "
+            "SentenceEncoder.from_checkpoint"
+        )
     return BertConfig.from_dict(read_json_object(path), source=str(path))

@@ -1,5 +1,6 @@
 """Maps along the eigenvectors of the covariance: whitening and the removal of top directions."""
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from bertflow_jax.errors import InputError
 from bertflow_jax.postprocess.affine import AffineProcessor
 from bertflow_jax.postprocess.moments import Moments
 
+_log = logging.getLogger(__name__)
 # Share of the largest eigenvalue below which a direction is rounding: 3e-6 of its deviation.
 _NULL = 1e-11
 
@@ -70,6 +72,14 @@ class Whitening(AffineProcessor):
 
     def _solve(self, moments: Moments) -> tuple[NDArray[np.float64], ...]:
         values, vectors, rank = principal_directions(moments)
+        if moments.count <= len(values):
+            _log.warning(
+                "whitening of %d dimensions is fitted on %d embeddings: the %d directions that "
+                "they span are scaled by chance; fit on more, or keep fewer with k",
+                len(values),
+                moments.count,
+                rank,
+            )
         kept = len(values) if self.k is None else self.k
         if self.k is not None:
             _check_rank(kept, rank, self.name)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder import EncoderFolder, parse_pooling, read_folder
 from bertflow_jax.encoder.folder import write_folder_settings
-from bertflow_jax.errors import ConfigError, UnsupportedModelError
+from bertflow_jax.errors import ConfigError, DataNotFoundError, UnsupportedModelError
 
 
 def st_folder(
@@ -180,3 +181,10 @@ def test_pooling_mode_of_a_wrong_type(tmp_path, mode):
     (tmp_path / "modules.json").write_text(json.dumps(modules))
     with pytest.raises(UnsupportedModelError):
         read_folder(tmp_path)
+
+
+def test_the_folder_of_a_run_is_told_from_an_encoder(tmp_path):
+    """Catches "config.json is missing" for who took a workdir for an encoder."""
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(DataNotFoundError, match="give it as --workdir"):
+        SentenceEncoder.from_pretrained(tmp_path)
