@@ -40,7 +40,7 @@ def without_dropout(tmp_path_factory):
 def text(tmp_path_factory):
     """Pairs of unequal lengths in a TSV."""
     path = tmp_path_factory.mktemp("text") / "pairs.tsv"
-    rows = [f"left {i} {'word ' * (i % 9)}\tright side {i} {'more ' * (i % 5)}" for i in range(60)]
+    rows = [f"left {i} {'word ' * (i % 5)}\tright side {i} {'more ' * (i % 3)}" for i in range(60)]
     path.write_text("a\tb\n" + "\n".join(rows) + "\n")
     return str(path)
 
@@ -48,7 +48,7 @@ def text(tmp_path_factory):
 def config(encoder, text, tmp_path, mode, **fields):
     return Config(
         encoder=EncoderConfig(path=encoder, pooling="first_last"),
-        flow=FlowConfig(levels=2, depth=1, width=8, **fields),
+        flow=FlowConfig(levels=1, depth=1, width=8, **fields),
         data=DataConfig(path=text, columns="a,b", held_out=0.1),
         train=TrainConfig(steps=6, batch_size=8, log_every=1, mode=mode, tensorboard=False),
         checkpoint=CheckpointConfig(every=3),
