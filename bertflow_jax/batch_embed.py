@@ -11,6 +11,7 @@ import collections
 import functools
 import itertools
 import logging
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -108,7 +109,7 @@ class BatchEmbedder:
         shapes = self.shapes(batch_size)
         if window is None:
             window = max(WINDOW, 64 * shapes.batch_size)
-        size = check_count(window, "window", 1)
+        size = min(check_count(window, "window", 1), sys.maxsize)
         numbered = enumerate(iter_texts(texts), first_row)
 
         def tokenize() -> TokenRows:
