@@ -1,5 +1,20 @@
 """`SentenceEncoder`: texts in, one vector a text out."""
 
+# Before the imports, which take seconds: a wrong flag is reported and Ctrl-C heeded without them.
+if __name__ == "__main__":
+    from bertflow_jax.interrupt import end_at_once
+
+    end_at_once()
+
+    from absl import flags
+
+    from bertflow_jax import cli, embed_flags
+
+    # --help shows the docstring of this module and the flags it has adopted.
+    __doc__ = embed_flags.__doc__
+    flags.adopt_module_key_flags(embed_flags)
+    cli.run(embed_flags.main)
+
 import dataclasses
 import functools
 import os
@@ -277,14 +292,3 @@ def _progress_bar(total: int | None, show: bool | None) -> tqdm:
     # disable=None: tqdm shows the bar only on a terminal.
     disable = (None if total is None or total > 1000 else True) if show is None else not show
     return tqdm(total=total, unit="text", desc="embed", disable=disable)
-
-
-if __name__ == "__main__":
-    from absl import flags
-
-    from bertflow_jax import cli, embed_flags
-
-    # --help shows the docstring of this module and the flags it has adopted.
-    __doc__ = embed_flags.__doc__
-    flags.adopt_module_key_flags(embed_flags)
-    cli.run(embed_flags.main)

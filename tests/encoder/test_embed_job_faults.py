@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -356,3 +357,26 @@ def test_parts_made_without_cutting_serve_where_it_is_allowed(encoders, job):
     run_job(encoders[0], job("parts", shard_rows=20, on_overflow="error"))
     encoders[0].encode_stream = lambda *a, **k: pytest.fail("it started again")
     assert run_job(encoders[0], job("parts", shard_rows=20)) == 30
+
+
+def test_ctrl_c_ends_a_job_after_the_window(encoders, job, monkeypatch):
+    """Swallowed by a callback inside JAX, it did nothing; the rows of the window are kept."""
+    before = signal.getsignal(signal.SIGINT)
+    run_job(encoders[0], job("straight.npy"))
+    stream = encoders[0].encode_stream
+
+    def pressed(*args, **kwargs):
+        for i, window in enumerate(stream(*args, **kwargs)):
+            if i == 1:
+                signal.raise_signal(signal.SIGINT)
+            yield window
+
+    encoders[0].encode_stream = pressed
+    with pytest.raises(KeyboardInterrupt):
+        run_job(encoders[0], job("out.npy"))
+    state = job("out.npy").output.parent / ".out.npy.partial" / "done.json"
+    assert json.loads(state.read_text())["done"] == 2 * WINDOW
+    assert signal.getsignal(signal.SIGINT) is before
+    encoders[0].encode_stream = stream
+    run_job(encoders[0], job("out.npy"))
+    assert job("out.npy").output.read_bytes() == job("straight.npy").output.read_bytes()
