@@ -153,7 +153,8 @@ class SentenceEncoder:
           texts: strings, as a list, an iterator, a pandas or a pyarrow column. A bare str gives one
             vector.
           batch_size: sentences of 16 tokens in one device call; of longer ones it takes fewer, so
-            that every call has about as many tokens. None takes what suits the device.
+            that every call has about as many tokens. None takes what suits the device; more than
+            16,384 a device count as that.
           normalize: scale every vector to length 1 (zero vectors stay zero).
           show_progress: None shows a bar on a terminal when there are many texts.
           on_overflow: texts above max_length are cut; `warn` says once how many, `error` raises
@@ -189,6 +190,7 @@ class SentenceEncoder:
     ) -> Iterator[np.ndarray]:
         """Embed an iterator of any length in flat memory.
 
+        It is read one window ahead, in the thread that asks for the vectors.
         Yields float32[n, E] for every `window` texts, in input order; `first_row` is the row number
         of the first text, for messages. The other arguments and the errors are those of `encode`.
         """
