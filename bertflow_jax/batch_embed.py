@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertflow_jax import parallel
-from bertflow_jax.checks import check_count
+from bertflow_jax.checks import check_count, check_switch
 from bertflow_jax.data.batches import BatchShapes, TokenBatch, make_batches, slots_of
 from bertflow_jax.data.tokens import OVERFLOW, TextTokenizer, TokenRows, check_text, iter_texts
 from bertflow_jax.encoder.embedding import unit_length
@@ -106,6 +106,8 @@ class BatchEmbedder:
         """
         if on_overflow not in OVERFLOW:
             raise ConfigError(f"on_overflow={on_overflow!r}: one of {', '.join(OVERFLOW)}")
+        normalize = check_switch(normalize, "normalize")
+        first_row = check_count(first_row, "first_row", 0)
         shapes = self.shapes(batch_size)
         if window is None:
             window = max(WINDOW, 64 * shapes.batch_size)

@@ -33,7 +33,7 @@ from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig
 from bertflow_jax.encoder.embedding import make_embed_fn
 from bertflow_jax.encoder.pooling import PoolingSpec
 from bertflow_jax.encoder.pretrained import Encoder, load_encoder, save_encoder
-from bertflow_jax.errors import InputError
+from bertflow_jax.errors import ConfigError, InputError
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.workdir import prepare_output
 
@@ -91,6 +91,7 @@ class SentenceEncoder:
         Raises a `BertFlowError`: DataNotFoundError, ConfigError, UnsupportedModelError or
         WeightsError.
         """
+        _check_settings(pooling, max_length, dtype)
         return cls(
             load_encoder(
                 path_or_hub_id,
@@ -129,6 +130,10 @@ class SentenceEncoder:
             raise InputError(
                 f"this encoder's vectors go through a {self._postprocess.name} already; start from "
                 "the encoder without it, or put both into a Compose"
+            )
+        if not callable(getattr(processor, "pure", None)):
+            raise InputError(
+                f"a fitted Flow, Whitening, ... is needed, not {type(processor).__name__}"
             )
         pure = processor.pure()
         if processor.features != self.dimension:
@@ -257,6 +262,18 @@ class SentenceEncoder:
                 "with its checkpoint"
             )
         save_encoder(self.encoder, prepare_output(os.fspath(folder), "folder"))
+
+
+def _check_settings(pooling: object, max_length: object, dtype: object) -> None:
+    """Refuse what would count as not given."""
+    if isinstance(pooling, str) and not pooling.strip():
+        raise ConfigError("pooling is blank; name one, or leave it out")
+    if max_length is not None and not max_length:
+        raise ConfigError(
+            f"max_length={max_length!r} must be an integer >= 3: [CLS], a token, [SEP]"
+        )
+    if not isinstance(dtype, str):
+        raise ConfigError(f"dtype={dtype!r}: one of {', '.join(COMPUTE_DTYPES)} is needed")
 
 
 def _embed_fn(encoder: Encoder, postprocess: PureTransform | None) -> EmbedFn:

@@ -5,9 +5,10 @@ import os
 import re
 from pathlib import Path
 
-from bertflow_jax.checks import check_count
+from bertflow_jax.checks import check_choice, check_count, check_switch
 from bertflow_jax.data.parquet_rows import import_pyarrow_parquet
 from bertflow_jax.data.rows import RowFile
+from bertflow_jax.data.tokens import OVERFLOW
 from bertflow_jax.embed_parts import INDEX, LOCK, partial_folder
 from bertflow_jax.errors import ConfigError, WorkdirError
 from bertflow_jax.paths import file_kind
@@ -49,6 +50,10 @@ class EmbedJob:
     def check(self) -> None:
         """Raise a BertFlowError before anything is loaded."""
         check_count(self.shard_rows, "shard_rows", 0)
+        check_switch(self.normalize, "normalize")
+        check_choice("on_overflow", self.on_overflow, OVERFLOW)
+        if self.batch_size is not None:
+            check_count(self.batch_size, "batch_size", 1)
         check_count(self.processes, "processes", 1)
         if check_count(self.process, "process", 0) >= self.processes:
             raise ConfigError(

@@ -199,13 +199,15 @@ def _max_length(user: int | None, folder: int | None, tokenizer: int | None, tab
 def iter_texts(texts: Iterable[object]) -> Iterator[object]:
     """Return an iterator over a list, an iterator, a pandas or a pyarrow column.
 
-    Raises InputError for what is no such thing: bytes, a mapping, a set, a number.
+    Raises InputError for what is no such thing: bytes, a mapping, a set, a number, a table.
     """
     # A pyarrow column iterates over scalars; this makes them str and None.
     to_list = getattr(texts, "to_pylist", None)
     try:
         # Not a test for Iterable, which an array of no dimension passes.
-        if not isinstance(texts, str | bytes | bytearray | Mapping | set):
+        if not isinstance(texts, str | bytes | bytearray | Mapping | set | frozenset) and getattr(
+            texts, "ndim", 1
+        ) in (0, 1):  # a data frame iterates over its columns' names
             return iter(to_list() if to_list is not None else texts)
     except TypeError:
         pass
