@@ -11,8 +11,9 @@ import collections
 import functools
 import itertools
 import logging
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -20,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertflow_jax import parallel
-from bertflow_jax.checks import check_count
+from bertflow_jax.checks import check_count, check_switch
 from bertflow_jax.data.batches import BatchShapes, TokenBatch, make_batches, slots_of
 from bertflow_jax.data.tokens import OVERFLOW, TextTokenizer, TokenRows, check_text, iter_texts
 from bertflow_jax.encoder.embedding import unit_length
@@ -90,7 +91,7 @@ class BatchEmbedder:
         """Embed a stream; yields float32[n, E] for every `window` texts, in input order.
 
         Args:
-          texts: strings; an iterator is read one window ahead.
+          texts: strings; an iterator is read one window ahead, in the thread of the caller.
           batch_size: a device call has about 16 tokens for each.
           normalize: scale every vector to length 1.
           on_overflow: what to do about texts above the maximum length, which are cut: `warn` once
@@ -105,22 +106,19 @@ class BatchEmbedder:
         """
         if on_overflow not in OVERFLOW:
             raise ConfigError(f"on_overflow={on_overflow!r}: one of {', '.join(OVERFLOW)}")
+        normalize = check_switch(normalize, "normalize")
+        first_row = check_count(first_row, "first_row", 0)
         shapes = self.shapes(batch_size)
         if window is None:
             window = max(WINDOW, 64 * shapes.batch_size)
-        size = check_count(window, "window", 1)
+        size = min(check_count(window, "window", 1), sys.maxsize)
         numbered = enumerate(iter_texts(texts), first_row)
-
-        def tokenize() -> TokenRows:
-            part = list(itertools.islice(numbered, size))
-            checked = [check_text(text, row) for row, text in part]
-            return self._tokenizer(checked, part[0][0] if part else 0)
-
-        return self._windows(tokenize, shapes, normalize, on_overflow, first_row)
+        return self._windows(numbered, size, shapes, normalize, on_overflow, first_row)
 
     def _windows(
         self,
-        tokenize: Callable[[], TokenRows],
+        numbered: Iterator[tuple[int, object]],
+        size: int,
         shapes: BatchShapes,
         normalize: bool,
         on_overflow: str,
@@ -128,9 +126,9 @@ class BatchEmbedder:
     ) -> Iterator[np.ndarray]:
         cut = total = 0
         with ThreadPoolExecutor(1, thread_name_prefix="tokenize") as thread:
-            ahead = thread.submit(tokenize)
+            ahead = self._read(numbered, size, thread)
             while (tokens := ahead.result()).ids:
-                ahead = thread.submit(tokenize)
+                ahead = self._read(numbered, size, thread)
                 if tokens.truncated and on_overflow == "error":
                     raise InputError(
                         f"{tokens.truncated} of rows {first_row + total} to "
@@ -149,6 +147,22 @@ class BatchEmbedder:
                 total,
                 self._tokenizer.max_length,
             )
+
+    def _read(
+        self, numbered: Iterator[tuple[int, object]], size: int, thread: ThreadPoolExecutor
+    ) -> "Future[TokenRows]":
+        """Take the texts of a window here, where the caller's iterator belongs; a thread tokenizes.
+
+        An error of the iterator waits for its turn: the windows before it come first.
+        """
+        try:
+            part = list(itertools.islice(numbered, size))
+            checked = [check_text(text, row) for row, text in part]
+        except Exception as error:
+            failed: Future[TokenRows] = Future()
+            failed.set_exception(error)
+            return failed
+        return thread.submit(self._tokenizer, checked, part[0][0] if part else 0)
 
     def _embed(self, ids: Sequence[np.ndarray], shapes: BatchShapes, normalize: bool) -> np.ndarray:
         vectors = np.empty((len(ids), self.dimension), np.float32)

@@ -21,6 +21,14 @@ def check_count(value: Any, name: str, least: int) -> int:
     return int(value)
 
 
+def check_switch(value: Any, name: str) -> bool:
+    """Return a true or false argument, or raise InputError for anything else."""
+    # NumPy's own type of truth is no bool.
+    if not isinstance(value, bool) and type(value).__name__ not in ("bool_", "bool"):
+        raise InputError(f"{name}={value!r}: must be True or False")
+    return bool(value)
+
+
 def check_encoder_settings(given: Mapping[str, object]) -> None:
     """Raise ConfigError for a setting of the encoder (name -> value or None) beside --workdir."""
     for name, value in given.items():

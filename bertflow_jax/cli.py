@@ -2,6 +2,8 @@
 
 Exit codes: 0 done, 2 a mistake the user can mend (its text on stderr, no traceback), 130 stopped
 with Ctrl-C. Anything else is a bug of ours and shows its traceback.
+
+A command calls `run` before it imports what takes seconds, so that Ctrl-C ends that too.
 """
 
 import difflib
@@ -19,6 +21,7 @@ from absl import app, flags
 
 from bertflow_jax.config import Config, field_names
 from bertflow_jax.errors import BertFlowError
+from bertflow_jax.interrupt import heeded, was_pressed
 
 
 def run(main: Callable[[], None]) -> NoReturn:
@@ -27,7 +30,8 @@ def run(main: Callable[[], None]) -> NoReturn:
         # A path that the terminal's encoding cannot show must not end the run.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    app.run(lambda _: _call(main), flags_parser=_parse)
+    with heeded():
+        app.run(lambda _: _call(main), flags_parser=_parse)
     raise AssertionError("absl's app.run always exits")
 
 
@@ -36,16 +40,23 @@ def _call(main: Callable[[], None]) -> int:
     logging.getLogger("bertflow_jax").setLevel(logging.INFO)
     try:
         main()
-    except BertFlowError as error:
-        return _report(str(error))
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # Not sys.exit: JAX's threads may be inside a device call, and taking the interpreter down
-        # under them sometimes ends in a segmentation fault instead of this code.
-        os._exit(130)
+    except BaseException as error:
+        # Inside an import Ctrl-C can come out as an ImportError.
+        if isinstance(error, KeyboardInterrupt) or was_pressed():
+            _end_interrupted()
+        if isinstance(error, BertFlowError):
+            return _report(str(error))
+        raise
     return 0
+
+
+def _end_interrupted() -> NoReturn:
+    print("interrupted", file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: JAX's threads may be inside a device call, and taking the interpreter down
+    # under them sometimes ends in a segmentation fault instead of this code.
+    os._exit(130)
 
 
 def _parse(argv: list[str]) -> list[str]:

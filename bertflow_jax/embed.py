@@ -1,5 +1,20 @@
 """`SentenceEncoder`: texts in, one vector a text out."""
 
+# Before the imports, which take seconds: a wrong flag is reported and Ctrl-C heeded without them.
+if __name__ == "__main__":
+    from bertflow_jax.interrupt import end_at_once
+
+    end_at_once()
+
+    from absl import flags
+
+    from bertflow_jax import cli, embed_flags
+
+    # --help shows the docstring of this module and the flags it has adopted.
+    __doc__ = embed_flags.__doc__
+    flags.adopt_module_key_flags(embed_flags)
+    cli.run(embed_flags.main)
+
 import dataclasses
 import functools
 import os
@@ -18,7 +33,7 @@ from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig
 from bertflow_jax.encoder.embedding import make_embed_fn
 from bertflow_jax.encoder.pooling import PoolingSpec
 from bertflow_jax.encoder.pretrained import Encoder, load_encoder, save_encoder
-from bertflow_jax.errors import InputError
+from bertflow_jax.errors import ConfigError, InputError
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.workdir import prepare_output
 
@@ -76,6 +91,7 @@ class SentenceEncoder:
         Raises a `BertFlowError`: DataNotFoundError, ConfigError, UnsupportedModelError or
         WeightsError.
         """
+        _check_settings(pooling, max_length, dtype)
         return cls(
             load_encoder(
                 path_or_hub_id,
@@ -115,6 +131,10 @@ class SentenceEncoder:
                 f"this encoder's vectors go through a {self._postprocess.name} already; start from "
                 "the encoder without it, or put both into a Compose"
             )
+        if not callable(getattr(processor, "pure", None)):
+            raise InputError(
+                f"a fitted Flow, Whitening, ... is needed, not {type(processor).__name__}"
+            )
         pure = processor.pure()
         if processor.features != self.dimension:
             raise InputError(
@@ -138,7 +158,8 @@ class SentenceEncoder:
           texts: strings, as a list, an iterator, a pandas or a pyarrow column. A bare str gives one
             vector.
           batch_size: sentences of 16 tokens in one device call; of longer ones it takes fewer, so
-            that every call has about as many tokens. None takes what suits the device.
+            that every call has about as many tokens. None takes what suits the device; more than
+            16,384 a device count as that.
           normalize: scale every vector to length 1 (zero vectors stay zero).
           show_progress: None shows a bar on a terminal when there are many texts.
           on_overflow: texts above max_length are cut; `warn` says once how many, `error` raises
@@ -174,6 +195,7 @@ class SentenceEncoder:
     ) -> Iterator[np.ndarray]:
         """Embed an iterator of any length in flat memory.
 
+        It is read one window ahead, in the thread that asks for the vectors.
         Yields float32[n, E] for every `window` texts, in input order; `first_row` is the row number
         of the first text, for messages. The other arguments and the errors are those of `encode`.
         """
@@ -242,6 +264,18 @@ class SentenceEncoder:
         save_encoder(self.encoder, prepare_output(os.fspath(folder), "folder"))
 
 
+def _check_settings(pooling: object, max_length: object, dtype: object) -> None:
+    """Refuse what would count as not given."""
+    if isinstance(pooling, str) and not pooling.strip():
+        raise ConfigError("pooling is blank; name one, or leave it out")
+    if max_length is not None and not max_length:
+        raise ConfigError(
+            f"max_length={max_length!r} must be an integer >= 3: [CLS], a token, [SEP]"
+        )
+    if not isinstance(dtype, str):
+        raise ConfigError(f"dtype={dtype!r}: one of {', '.join(COMPUTE_DTYPES)} is needed")
+
+
 def _embed_fn(encoder: Encoder, postprocess: PureTransform | None) -> EmbedFn:
     plain = _plain_embed_fn(
         encoder.config, encoder.pooling, COMPUTE_DTYPES[encoder.dtype], encoder.normalize
@@ -277,14 +311,3 @@ def _progress_bar(total: int | None, show: bool | None) -> tqdm:
     # disable=None: tqdm shows the bar only on a terminal.
     disable = (None if total is None or total > 1000 else True) if show is None else not show
     return tqdm(total=total, unit="text", desc="embed", disable=disable)
-
-
-if __name__ == "__main__":
-    from absl import flags
-
-    from bertflow_jax import cli, embed_flags
-
-    # --help shows the docstring of this module and the flags it has adopted.
-    __doc__ = embed_flags.__doc__
-    flags.adopt_module_key_flags(embed_flags)
-    cli.run(embed_flags.main)

@@ -11,6 +11,7 @@ on where it stopped.
 """
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,7 @@ def main() -> None:
             raise ConfigError(f"--{name} is missing")
     if (FLAGS.workdir is None) == (FLAGS.encoder is None):
         raise ConfigError("give either --workdir=DIR (a run of train.py) or --encoder=PATH")
+    _check_model_flags()
     rows = open_rows(
         user_path(FLAGS.input, "--input"),
         FLAGS.format,
@@ -85,6 +87,18 @@ def main() -> None:
     print(f"{count} rows: {Path(FLAGS.output)}")
 
 
+def _check_model_flags() -> None:
+    """Refuse flags that have no effect."""
+    if FLAGS.workdir is not None:
+        check_encoder_settings({name: FLAGS[name].value for name in ENCODER_SETTINGS})
+    elif FLAGS.step is not None:
+        raise ConfigError("--step goes with --workdir; an encoder has no checkpoints")
+    for name in ("workdir", "encoder", "flow", "pooling"):
+        value = FLAGS[name].value
+        if value is not None and not value.strip():
+            raise ConfigError(f"--{name} is blank; give it a value, or leave it out")
+
+
 def _load_encoder() -> "SentenceEncoder":
     # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
     from bertflow_jax.embed import SentenceEncoder
@@ -97,19 +111,40 @@ def _load_encoder() -> "SentenceEncoder":
             FLAGS.encoder, FLAGS.pooling, FLAGS.max_length, FLAGS.dtype or "float32"
         )
         return encoder if processor is None else encoder.with_postprocess(processor)
-    check_encoder_settings({name: FLAGS[name].value for name in ENCODER_SETTINGS})
     return SentenceEncoder.from_checkpoint(FLAGS.workdir, FLAGS.step)
 
 
 def _distribute() -> tuple[int, int]:
-    """Join the other processes; return this one's number and how many there are."""
+    """Join the other processes; return this one's number and how many there are.
+
+    Raises:
+      ConfigError: JAX's variables are missing, contradict each other or lead nowhere.
+    """
+    number, process = _variable("JAX_NUM_PROCESSES", 1), _variable("JAX_PROCESS_ID", 0)
+    address = os.environ.get("JAX_COORDINATOR_ADDRESS") or None
+    if number is not None and process is not None and process >= number:
+        raise ConfigError(
+            f"JAX_PROCESS_ID={process}: processes are numbered from 0, JAX_NUM_PROCESSES={number}"
+        )
+    if address is not None and not re.fullmatch(r".+:\d+", address):
+        raise ConfigError(f"JAX_COORDINATOR_ADDRESS={address}: HOST:PORT is needed")
     import jax
 
-    number = os.environ.get("JAX_NUM_PROCESSES")
-    process = os.environ.get("JAX_PROCESS_ID")
-    jax.distributed.initialize(
-        os.environ.get("JAX_COORDINATOR_ADDRESS"),
-        int(number) if number else None,
-        int(process) if process else None,
-    )
+    try:
+        jax.distributed.initialize(address, number, process)
+    except (ValueError, RuntimeError, OSError) as error:
+        raise ConfigError(
+            f"--distributed: the other processes cannot be joined ({error}); set "
+            "JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID"
+        ) from error
     return jax.process_index(), jax.process_count()
+
+
+def _variable(name: str, least: int) -> int | None:
+    """Return a whole number from the environment, None where it is not set."""
+    text = os.environ.get(name)
+    if not text:
+        return None
+    if not re.fullmatch(r"\d{1,9}", text) or int(text) < least:
+        raise ConfigError(f"{name}={text}: must be an integer >= {least}")
+    return int(text)

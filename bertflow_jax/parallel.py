@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from bertflow_jax.errors import ConfigError
 from bertflow_jax.paths import default_cache_dir, user_path
 
 _log = logging.getLogger(__name__)
@@ -152,9 +153,14 @@ def use_compilation_cache() -> None:
         jax.config, "jax_compilation_cache_dir", None
     ):
         return
-    path = (
-        user_path(folder, "BERTFLOW_COMPILATION_CACHE") if folder else default_cache_dir() / "xla"
-    )
+    if folder:
+        path = user_path(folder, "BERTFLOW_COMPILATION_CACHE")
+    else:
+        try:
+            path = default_cache_dir() / "xla"
+        except ConfigError as error:
+            _log.warning("compiled programs are not kept: %s", error)
+            return
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:

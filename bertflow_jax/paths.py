@@ -1,6 +1,7 @@
 """Paths as users write them."""
 
 import os
+import stat
 from pathlib import Path
 
 from bertflow_jax.errors import ConfigError
@@ -32,7 +33,33 @@ def user_path(path: str | os.PathLike[str], name: str) -> Path:
     return expanded
 
 
+def file_kind(path: Path) -> str:
+    """Return `file`, `folder`, `other` (a pipe, a device), `absent`, or what forbids to look.
+
+    `Path.is_file` raises where the name is too long, and calls a pipe no file.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return "absent"
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    if stat.S_ISDIR(mode):
+        return "folder"
+    return "file" if stat.S_ISREG(mode) else "other"
+
+
 def default_cache_dir() -> Path:
-    """Return the user's cache folder for this package ($XDG_CACHE_HOME or ~/.cache)."""
+    """Return the user's cache folder for this package ($XDG_CACHE_HOME or ~/.cache).
+
+    Raises:
+      ConfigError: the user has no home folder, as in a container without a user of that number.
+    """
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "bertflow_jax"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "bertflow_jax"
+    except RuntimeError as error:
+        raise ConfigError(
+            "the home folder, where computed things are kept, is not known; set XDG_CACHE_HOME, or "
+            "HOME, to a folder"
+        ) from error

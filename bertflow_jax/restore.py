@@ -12,7 +12,7 @@ from bertflow_jax.config import Config
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.errors import CheckpointError, DataNotFoundError
 from bertflow_jax.flow.glow import init_variables
-from bertflow_jax.paths import user_path
+from bertflow_jax.paths import file_kind, user_path
 from bertflow_jax.postprocess.flow import Flow
 from bertflow_jax.training.metrics import METRICS_FILE
 from bertflow_jax.training.run import check_same, load_encoder
@@ -52,7 +52,7 @@ def load_run(workdir: str | os.PathLike[str], step: int | None = None) -> Run:
         longer those the flow was fitted on; the run trained an encoder without a flow.
     """
     folder = user_path(workdir, "--workdir").absolute()
-    if not folder.is_dir():
+    if file_kind(folder) != "folder":
         raise DataNotFoundError(f"--workdir {folder} not found: name the folder train.py wrote")
     store = CheckpointStore(folder)
     config, step = _objective(store, folder, step)

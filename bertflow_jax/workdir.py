@@ -55,8 +55,8 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
             f"--workdir={workdir} is not empty: give --resume to go on with the run in it, "
             "--overwrite to delete it, or another folder"
         )
-    for kept in (Path.cwd(), Path.home()):
-        if kept.resolve().is_relative_to(folder.resolve()):
+    for kept in (os.getcwd(), os.path.expanduser("~")):  # Path.home fails where there is none
+        if Path(kept).resolve().is_relative_to(folder.resolve()):
             raise WorkdirError(f"--workdir={workdir} --overwrite would delete {kept}")
     return folder
 

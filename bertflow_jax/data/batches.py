@@ -4,7 +4,8 @@ A batch is int32[R, T]. A row holds several texts one after the other (they do n
 see `encoder.bert`), so that rows are full: with one text a row, padding was a quarter of the work
 on short sentences. T is one of `LENGTHS`; R falls with T, so that a call is about the same work in
 every shape. What is too little for such a call goes out in a single row (`LONE`): one sentence does
-not pay for a thousand tokens.
+not pay for a thousand tokens. Where full calls are large there are calls of 4,096 tokens between
+the two, in place of two of the lengths.
 
 Every batch takes the longest text that waits, and fills its rows with the longest ones that still
 fit (first-fit decreasing). Which T it takes is tried out: the one with most tokens for its cost.
@@ -19,9 +20,13 @@ import numpy as np
 
 LENGTHS = (32, 64, 128, 160, 192, 256, 384, 512)
 LONE = (64, 256)
+LARGE_LENGTHS = (32, 64, 128, 192, 256, 512)  # above `_LARGE` texts a device
 
 _TEXT_TOKENS = 16  # tokens that `batch_size` counts for a text
 _MAX_TEXTS = 16  # a row: bounds the vectors of a call
+_MOST_TEXTS = 16_384  # of `batch_size`, a device: a call of 262,144 tokens keeps any device busy
+_LARGE = 1024  # of `batch_size`, a device; what a call costs besides, in tokens, grows no further
+_MEDIUM = 4096  # tokens, a device, of a call between a full one and a single row
 _ATTENTION = 1000  # a token in a row of T costs 1 + T / 1000 (12 heads of 32, on a CPU)
 
 
@@ -53,13 +58,18 @@ class BatchShapes:
 
     Attributes:
       max_length: tokens of the longest text.
-      batch_size: a call has about 16 tokens for each.
+      batch_size: a call has about 16 tokens for each; above 16,384 a device it counts as that.
       devices: R is a multiple of it.
     """
 
     max_length: int
     batch_size: int
     devices: int = 1
+
+    def __post_init__(self) -> None:
+        """Bound the size of a call."""
+        most = _MOST_TEXTS * self.devices
+        object.__setattr__(self, "batch_size", min(self.batch_size, most))
 
     def full(self) -> tuple[tuple[int, int], ...]:
         """Return the shapes of full batches, shortest T first."""
@@ -70,17 +80,25 @@ class BatchShapes:
         longest = self._lengths()[-1]
         return tuple((self.devices, length) for length in LONE if length <= longest)
 
+    def medium(self) -> tuple[tuple[int, int], ...]:
+        """Return the shapes between full and lone ones; there are some if the full are large."""
+        rows = _MEDIUM * self.devices
+        return tuple((rows // t, t) for _, t in self.lone() if self._is_large())
+
     def all(self) -> tuple[tuple[int, int], ...]:
         """Return every shape once: what is compiled, at most."""
-        return tuple(dict.fromkeys((*self.full(), *self.lone())))
+        return tuple(dict.fromkeys((*self.full(), *self.medium(), *self.lone())))
+
+    def _is_large(self) -> bool:
+        return self.batch_size > _LARGE * self.devices
 
     def _rows(self, length: int) -> int:
         rows = max(1, self.batch_size * _TEXT_TOKENS // length)
         return -(-rows // self.devices) * self.devices
 
     def _lengths(self) -> tuple[int, ...]:
-        """Return LENGTHS as far as one holds the longest text; above the last one, it doubles."""
-        lengths = list(LENGTHS)
+        """Return lengths as far as one holds the longest text; above the last one, it doubles."""
+        lengths = list(LARGE_LENGTHS if self._is_large() else LENGTHS)
         while lengths[-1] < self.max_length:
             lengths.append(2 * lengths[-1])
         longest = max(self.max_length, LONE[0])
@@ -108,8 +126,12 @@ class BatchShapes:
             yield [[waiting[length].popleft() for length in row] for row in rows], shape
 
     def _worth(self, rows: Sequence[Sequence[int]], shape: tuple[int, int]) -> float:
-        """Return tokens a unit of cost; every call costs about a sixteenth of a full one more."""
-        cost = shape[0] * shape[1] * (1 + shape[1] / _ATTENTION) + self.batch_size
+        """Return tokens a unit of cost; every call costs about a sixteenth of a full one more.
+
+        Of a large full one much less: few texts would else be padded to millions of tokens.
+        """
+        start = min(self.batch_size, _LARGE * self.devices)
+        cost = shape[0] * shape[1] * (1 + shape[1] / _ATTENTION) + start
         return sum(map(sum, rows)) / cost
 
 

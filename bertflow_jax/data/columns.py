@@ -56,13 +56,13 @@ def _index(path: Path, name: str, first: list[str]) -> int:
     tabs = len(first) == 1 and "\t" in first[0]
     hint = ", and set data.format=tsv (--format=tsv): the line holds tabs" if tabs else ""
     raise DataError(
-        f"{path}, line 1: no column {name!r} among {len(first)} ({shown(first)}); name another"
-        f"{hint}"
+        f"{path}, line 1: no column {shown([name])!r} among {len(first)} ({shown(first)}); "
+        f"name another{hint}"
     )
 
 
 def _is_number(name: str, first: list[str]) -> bool:
-    return name.isdecimal() and int(name) < len(first)
+    return name.isdecimal() and len(name) < 10 and int(name) < len(first)
 
 
 def check_width(path: Path, number: int, fields: list[str], first: list[str]) -> None:

@@ -16,7 +16,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise DataNotFoundError(f"{path} is missing") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, thousands of digits
         raise ConfigError(f"{path}: not valid JSON ({error})") from error
 
 

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -63,18 +64,42 @@ def iter_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
     number = 0
     with _readable(path):
         opener: Any = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rb") as raw, io.TextIOWrapper(raw, encoding, newline="\n") as file:
+        with (
+            opener(path, "rb") as raw,
+            io.TextIOWrapper(raw, _with_byte_order(raw, encoding), newline="\n") as file,
+        ):
             try:
                 for number, line in enumerate(file, 1):
                     if "\0" in line:
                         raise _zero_byte(path, number, encoding)
                     text = line.removeprefix("\ufeff") if number == 1 else line
-                    yield text.removesuffix("\n").rstrip("\r")
+                    if text:  # a byte order mark alone is no line
+                        yield text.removesuffix("\n").rstrip("\r")
             except UnicodeDecodeError as error:
                 raise DataError(
                     f"{path}, line {number + 1} or soon after: byte "
                     f"0x{error.object[error.start]:02X} is not valid {encoding}; {_ENCODING_HINT}"
                 ) from error
+            except UnicodeError as error:
+                raise DataError(
+                    f"{path}, line {number + 1} or soon after: not valid {encoding} ({error}); "
+                    f"{_ENCODING_HINT}"
+                ) from error
+
+
+def _with_byte_order(raw: Any, encoding: str) -> str:
+    """Return the encoding; without a byte order mark UTF-16 has this machine's, as in `decode`."""
+    name = codecs.lookup(encoding).name
+    if name not in ("utf-16", "utf-32"):
+        return encoding
+    start = raw.read(4)
+    raw.seek(0)
+    marks = {
+        "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+        "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+    }
+    marked = start.startswith(marks[name])
+    return name if marked or not start else f"{name}-{sys.byteorder[0]}e"
 
 
 def _check_encoding(encoding: str) -> None:

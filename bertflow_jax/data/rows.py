@@ -11,17 +11,19 @@ All but .parquet may be compressed (.gz).
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from bertflow_jax.data import columns
-from bertflow_jax.data.lines import digest, iter_lines
+from bertflow_jax.data.lines import iter_lines
+from bertflow_jax.data.parquet_rows import parquet_blocks
+from bertflow_jax.data.row_blocks import BLOCK, Block, RunningDigest, Survey, survey
 from bertflow_jax.data.tokens import check_text
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
+from bertflow_jax.paths import file_kind
 
 FORMATS = ("txt", "jsonl", "tsv", "csv", "parquet")
-_PARQUET_ROWS = 4096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Row:
     """One row of a file.
 
     Attributes:
-      key: the value of the id column, or the row's number from 0.
+      key: the value of the id column, None for a null; without one the row's number from 0.
       text: what is embedded.
     """
 
@@ -57,21 +59,40 @@ class RowFile:
 
     def __iter__(self) -> Iterator[Row]:
         """Yield the rows; raises a BertFlowError naming file and row for the first bad one."""
-        for number, (key, text) in enumerate(_READERS[self.format](self)):
-            yield Row(number if key is None else key, check_text(text, number))
+        for block in self.blocks():
+            yield from map(Row, block.listed(), block.texts)
 
-    def survey(self) -> tuple[int, str]:
-        """Return the number of rows and the sha256 of keys and texts; every row is checked."""
-        count = 0
+    def blocks(self, known: Survey | None = None) -> Iterator[Block]:
+        """Yield the rows, a few hundred at a time.
 
-        def fields() -> Iterator[list[Any]]:
-            nonlocal count
-            for row in self:
-                count += 1
-                yield [row.key, row.text]
+        Args:
+          known: of this file, read before: a block is compared with it before it is handed out.
 
-        sha = digest(fields())
-        return count, sha
+        Raises:
+          BertFlowError: a bad row, naming file and row.
+          DataError: the file is no longer the one that `known` is of.
+        """
+        start, running = 0, RunningDigest()
+        for number, (keys, texts) in enumerate(_BLOCKS[self.format](self)):
+            checked = [check_text(text, row) for row, text in enumerate(texts, start)]
+            block = Block(start, keys, checked)
+            stop = start + len(texts)
+            if known is not None and running.add(block) != known.mark(number):
+                raise DataError(
+                    f"{self.path} changed while it was read: rows {start} to {stop - 1} are not "
+                    f"those that were there before (of {known.rows}); start again"
+                )
+            yield block
+            start = stop
+        if known is not None and start != known.rows:
+            raise DataError(
+                f"{self.path} changed while it was read: {known.rows} rows were counted, {start} "
+                "found; start again"
+            )
+
+    def survey(self) -> Survey:
+        """Return the number of rows, the sha256 of ids and texts, ...; every row is checked."""
+        return survey(self.blocks(), str(self.path), self.id_column)
 
 
 def open_rows(
@@ -85,10 +106,20 @@ def open_rows(
 
     Raises:
       DataNotFoundError: no such file.
+      DataError: a folder or a pipe.
       ConfigError: an unknown format, or a column of a .txt file.
     """
-    if not path.is_file():
-        raise DataNotFoundError(f"--input={path}: no such file")
+    kind = file_kind(path)
+    if kind == "folder":
+        raise DataError(f"--input={path} is a folder; name a file")
+    if kind == "other":
+        raise DataError(
+            f"--input={path} is a pipe or a device, and the input is read more than once; write it "
+            "to a file first"
+        )
+    if kind != "file":
+        reason = "no such file" if kind == "absent" else kind
+        raise DataNotFoundError(f"--input={path}: {reason}")
     if file_format == "auto":
         file_format = Path(path.name.removesuffix(".gz")).suffix.lower().removeprefix(".")
     if file_format not in FORMATS:
@@ -111,7 +142,7 @@ def _jsonl(file: RowFile) -> Iterator[tuple[Any, Any]]:
     for number, line in enumerate(iter_lines(file.path, file.encoding), 1):
         try:
             found = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # a number may have too many digits
             raise DataError(f"{file.path}, line {number}: not JSON ({error})") from error
         if not isinstance(found, dict):
             raise DataError(f"{file.path}, line {number}: an object is needed, {{...}}")
@@ -134,7 +165,8 @@ def _csv(file: RowFile) -> Iterator[tuple[Any, Any]]:
 
 def _table(file: RowFile, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[Any, Any]]:
     """Pick the columns; there is a header unless every column is given by number."""
-    _, first = next(rows, (0, []))
+    number, first = next(rows, (0, []))
+    first = first or [""] * bool(number)
     if not file.column:
         raise ConfigError(
             f"--column is missing: name the text's column of {file.path}, by a name in its first "
@@ -142,41 +174,34 @@ def _table(file: RowFile, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tup
         )
     names = [name for name in (file.column, file.id_column) if name]
     picked, has_header = columns.pick(file.path, names, first)
-    for number, fields in rows if has_header else itertools.chain([(1, first)], rows):
+    for number, found in rows if has_header else itertools.chain([(1, first)], rows):
+        fields = found or [""]  # a blank line of a .csv
         columns.check_width(file.path, number, fields, first)
         yield fields[picked[1]] if len(picked) > 1 else None, fields[picked[0]]
 
 
-def _parquet(file: RowFile) -> Iterator[tuple[Any, Any]]:
-    parquet = import_pyarrow_parquet()
-    import pyarrow
-
-    try:
-        opened = parquet.ParquetFile(file.path)
-        names = opened.schema_arrow.names
-        column = file.column or (names[0] if len(names) == 1 else "")
-        wanted = [name for name in (column, file.id_column) if name]
-        missing = [name for name in wanted if name not in names]
-        if missing or not column:
-            raise DataError(
-                f"{file.path}: no column {(missing or [''])[0]!r} among {columns.shown(names)}; "
-                "set --column"
-            )
-        for batch in opened.iter_batches(_PARQUET_ROWS, columns=wanted):
-            texts = batch.column(column).to_pylist()
-            keys = batch.column(file.id_column).to_pylist() if file.id_column else None
-            yield from ((keys[i] if keys else None, text) for i, text in enumerate(texts))
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{file.path} cannot be read as Parquet: {error}") from error
+def _parquet(file: RowFile) -> Iterator[tuple[Any, list[Any]]]:
+    return parquet_blocks(file.path, file.column, file.id_column)
 
 
-def import_pyarrow_parquet() -> Any:
-    """Return the module; raises ConfigError where pyarrow is not installed."""
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise ConfigError("Parquet files need pyarrow: pip install pyarrow") from error
-    return pyarrow.parquet
+def _in_blocks(
+    read: Callable[[RowFile], Iterator[tuple[Any, Any]]],
+) -> Callable[[RowFile], Iterator[tuple[list[Any] | None, list[Any]]]]:
+    """Turn a reader of rows into one of blocks."""
+
+    def blocks(file: RowFile) -> Iterator[tuple[list[Any] | None, list[Any]]]:
+        rows = read(file)
+        while part := list(itertools.islice(rows, BLOCK)):
+            keys = [key for key, _ in part] if file.id_column else None
+            yield keys, [text for _, text in part]
+
+    return blocks
 
 
-_READERS = {"txt": _txt, "jsonl": _jsonl, "tsv": _tsv, "csv": _csv, "parquet": _parquet}
+_BLOCKS = {
+    "txt": _in_blocks(_txt),
+    "jsonl": _in_blocks(_jsonl),
+    "tsv": _in_blocks(_tsv),
+    "csv": _in_blocks(_csv),
+    "parquet": _parquet,
+}

@@ -5,6 +5,7 @@ Face's fast tokenizers; the attention mask marks real tokens by position, never 
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import re
@@ -13,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import tokenizers
 
+from bertflow_jax.data.long_texts import chunks, special_ids, word_ends
 from bertflow_jax.data.tokenizer_files import (
     TokenizerFiles,
     read_tokenizer,
@@ -24,7 +25,7 @@ from bertflow_jax.data.tokenizer_files import (
 from bertflow_jax.errors import ConfigError, InputError
 
 OVERFLOW = ("warn", "error", "ignore")  # what may be done about texts that are cut
-_CHUNK = 1024  # texts a call of the tokenizer: what it returns takes far more memory than the ids
+_CHARACTERS = 8  # a token, of a long text that is looked at first: more than words have
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -57,7 +58,7 @@ class TextTokenizer:
         self._lower_first = lower_first
         self.max_length = max_length
         self.pad_id = files.pad_id
-        files.backend.enable_truncation(max_length, direction=files.truncation_side)
+        self._around = special_ids(files.backend)
 
     @classmethod
     def from_folder(
@@ -96,12 +97,7 @@ class TextTokenizer:
         texts = _without_surrogates(texts, first_row)
         if self._lower_first:
             texts = [text.lower() for text in texts]
-        rows: list[np.ndarray] = []
-        truncated = 0
-        for start in range(0, len(texts), _CHUNK):
-            encodings = self._files.backend.encode_batch_fast(texts[start : start + _CHUNK])
-            rows += [np.asarray(encoding.ids, np.int32) for encoding in encodings]
-            truncated += sum(bool(encoding.overflowing) for encoding in encodings)
+        rows, truncated = self._first_tokens(texts)
         for i, ids in enumerate(rows):
             if ids.max(initial=0) >= self._vocab_size:
                 token = self._files.backend.id_to_token(int(ids.max()))
@@ -117,10 +113,42 @@ class TextTokenizer:
         texts = _without_surrogates(texts, 0)
         if self._lower_first:
             texts = [text.lower() for text in texts]
-        backend = tokenizers.Tokenizer.from_str(self._files.backend.to_str())
-        backend.no_truncation()
-        encodings = backend.encode_batch_fast(texts, add_special_tokens=False)
+        encodings = self._files.backend.encode_batch_fast(texts, add_special_tokens=False)
         return [np.asarray(encoding.ids, np.int32) for encoding in encodings]
+
+    def _first_tokens(self, texts: Sequence[str]) -> tuple[list[np.ndarray], int]:
+        """Return int32[t] a text, t <= max_length, and how many texts have more tokens.
+
+        The tokenizer's own truncation would build every piece that it cuts off.
+        """
+        before, after = self._around
+        room = max(0, self.max_length - len(before) - len(after))
+        rows, truncated = [before] * len(texts), 0
+        left: Sequence[int] = range(len(texts))
+        length = 64 + _CHARACTERS * self.max_length
+        while left:
+            again = []
+            for places, parts in chunks(left, texts, length, self._ends):
+                encodings = self._files.backend.encode_batch_fast(parts, add_special_tokens=False)
+                for place, part, encoding in zip(places, parts, encodings, strict=True):
+                    ids = np.asarray(encoding.ids, np.int32)
+                    if len(ids) <= room and len(part) < len(texts[place]):
+                        again.append(place)
+                        continue
+                    truncated += len(ids) > room
+                    kept = ids[:room] if self._from_left else ids[len(ids) - min(len(ids), room) :]
+                    rows[place] = np.concatenate([before, kept, after])
+            left, length = again, 8 * length
+        return rows, truncated
+
+    @functools.cached_property
+    def _ends(self) -> re.Pattern[str] | None:
+        return word_ends(self._files.backend) if self._from_left else None
+
+    @property
+    def _from_left(self) -> bool:
+        """Whether the first tokens of a text are kept, not the last ones."""
+        return self._files.truncation_side == "right"
 
     def word_ids(self) -> np.ndarray:
         """Return the ids that stand for text, int64[W] ascending: no special, no unused tokens."""
@@ -171,13 +199,15 @@ def _max_length(user: int | None, folder: int | None, tokenizer: int | None, tab
 def iter_texts(texts: Iterable[object]) -> Iterator[object]:
     """Return an iterator over a list, an iterator, a pandas or a pyarrow column.
 
-    Raises InputError for what is no such thing: bytes, a mapping, a set, a number.
+    Raises InputError for what is no such thing: bytes, a mapping, a set, a number, a table.
     """
     # A pyarrow column iterates over scalars; this makes them str and None.
     to_list = getattr(texts, "to_pylist", None)
     try:
         # Not a test for Iterable, which an array of no dimension passes.
-        if not isinstance(texts, str | bytes | bytearray | Mapping | set):
+        if not isinstance(texts, str | bytes | bytearray | Mapping | set | frozenset) and getattr(
+            texts, "ndim", 1
+        ) in (0, 1):  # a data frame iterates over its columns' names
             return iter(to_list() if to_list is not None else texts)
     except TypeError:
         pass

@@ -3,11 +3,9 @@
 import dataclasses
 import functools
 import logging
-import signal
-import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +16,7 @@ from bertflow_jax import parallel
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
 from bertflow_jax.errors import TrainingError
 from bertflow_jax.flow.glow import Glow
+from bertflow_jax.interrupt import Interrupt
 from bertflow_jax.training.fit import FitData, example_order, planned_steps
 from bertflow_jax.training.losses import bits_per_dim
 from bertflow_jax.training.optimizer import make_optimizer
@@ -146,37 +145,6 @@ def run_fit(
             held_out,
         )
     return FitResult(state, evaluate(state) if held_out is None else held_out)
-
-
-class Interrupt:
-    """Ctrl-C as a request that the loop looks at between two chunks.
-
-    Raised wherever it happens to arrive, KeyboardInterrupt can be swallowed by a callback inside
-    JAX, and the run would go on. A second Ctrl-C is raised at once.
-    """
-
-    def __init__(self) -> None:
-        self.requested = False
-        self._before: Any = None
-
-    def __enter__(self) -> "Interrupt":
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._handle)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _handle(self, number: int, frame: object) -> None:
-        if self.requested:
-            raise KeyboardInterrupt
-        self.requested = True
-
-    def check(self) -> None:
-        """Raise KeyboardInterrupt if Ctrl-C was pressed."""
-        if self.requested:
-            raise KeyboardInterrupt
 
 
 def _chunk_runner(config: Config, data: FitData, order: ExampleOrder, state: FitState) -> RunChunk:

@@ -1,7 +1,10 @@
 """SentenceEncoder from folder to vectors."""
 
+import contextlib
 import dataclasses
 import importlib.util
+import sqlite3
+import threading
 from pathlib import Path
 
 import jax
@@ -130,6 +133,39 @@ def test_a_stream_is_read_a_window_ahead_and_comes_in_order(encoder):
     assert [len(part) for part in rest] == [4, 4, 4, 4]
     expected = encoder.encode(TEXTS)[np.arange(20) % 5]
     np.testing.assert_allclose(np.concatenate([first, *rest]), expected, atol=1e-5)
+
+
+def test_an_iterator_is_read_in_the_thread_of_the_caller(encoder):
+    """sqlite3 refuses a cursor in another thread: ProgrammingError from encode."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("create table t (text)")
+        connection.executemany("insert into t values (?)", [[text] for text in MIXED])
+        rows = connection.execute("select text from t")
+        vectors = encoder.encode(row[0] for row in rows)
+    np.testing.assert_allclose(vectors, encoder.encode(MIXED), atol=1e-6)
+
+
+def test_closing_a_stream_does_not_wait_for_its_source(encoder):
+    """A thread that waited for more texts kept close() waiting as well."""
+    source = iter(TEXTS[:4])
+    stream = encoder.encode_stream(source, window=2)
+    next(stream)
+    stream.close()
+    assert list(source) == []
+    assert not [t for t in threading.enumerate() if t.name.startswith("tokenize")]
+
+
+def test_an_error_of_the_source_comes_after_the_windows_before_it(encoder):
+    """Read ahead, it must not cost the rows that were there."""
+
+    def source():
+        yield from TEXTS[:4]
+        raise ZeroDivisionError
+
+    stream = encoder.encode_stream(source(), window=2)
+    assert [len(next(stream)), len(next(stream))] == [2, 2]
+    with pytest.raises(ZeroDivisionError):
+        next(stream)
 
 
 def test_bad_rows_of_a_stream_have_their_number_in_the_stream(encoder):

@@ -1,0 +1,64 @@
+"""Rows of Parquet files: texts as str, ids as the arrays they are."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bertflow_jax.data import columns
+from bertflow_jax.errors import ConfigError, DataError
+
+_BATCH = 512  # rows; what is checked together before any is used
+
+
+def parquet_blocks(path: Path, column: str, id_column: str) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield (ids, texts) of a few hundred rows; ids are a pyarrow array, None without a column.
+
+    At least one block comes, so that the type of the ids is known for a file without rows.
+
+    Raises:
+      DataError: not Parquet, no such column, a name that two columns have, bytes that are no UTF-8.
+    """
+    parquet = import_pyarrow_parquet()
+    import pyarrow
+
+    try:
+        with parquet.ParquetFile(path) as opened:
+            schema = opened.schema_arrow
+            text, wanted = _columns(path, schema.names, column, id_column)
+            found = False
+            for batch in opened.iter_batches(_BATCH, columns=wanted):
+                found = True
+                keys = batch.column(id_column) if id_column else None
+                if keys is not None:
+                    keys.validate(full=True)
+                yield keys, batch.column(text).to_pylist()
+            if not found and id_column:
+                yield pyarrow.array([], schema.field(id_column).type), []
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: column {column!r} holds bytes that are not UTF-8") from error
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"{path} cannot be read as Parquet: {error}") from error
+
+
+def _columns(path: Path, names: list[str], column: str, id_column: str) -> tuple[str, list[str]]:
+    """Return the text's column and all that are read, each once."""
+    text = column or (names[0] if len(names) == 1 else "")
+    wanted = [name for name in (text, id_column) if name]
+    missing = [name for name in wanted if name not in names]
+    if missing or not text:
+        raise DataError(
+            f"{path}: no column {(missing or [''])[0]!r} among {columns.shown(names)}; set --column"
+        )
+    for name in wanted:
+        if names.count(name) > 1:
+            raise DataError(f"{path}: {names.count(name)} columns are named {name!r}; rename them")
+    return text, list(dict.fromkeys(wanted))
+
+
+def import_pyarrow_parquet() -> Any:
+    """Return the module; raises ConfigError where pyarrow is not installed."""
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ConfigError("Parquet files need pyarrow: pip install pyarrow") from error
+    return pyarrow.parquet

@@ -1,0 +1,106 @@
+"""Inputs that ended in a traceback, in a wrong message or with a row too many."""
+
+import gzip
+import json
+import os
+
+import pytest
+
+from bertflow_jax.data.lines import iter_lines, read_lines
+from bertflow_jax.data.rows import open_rows
+from bertflow_jax.errors import BertFlowError, ConfigError, DataError, DataNotFoundError
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "UTF_32", "utf-32-be", "utf-8-sig"])
+@pytest.mark.parametrize("content", ["", "\ufeff", "é\n\nb", "\ufeffé\r\n\n", "\n", "a"])
+def test_both_readers_agree(tmp_path, name, encoding, content):
+    """Without a byte order mark one refused UTF-16; a file of a mark alone had a row in one."""
+    for mark in ("", "\ufeff"):
+        plain = "utf-8" if "8" in encoding else encoding[:6].replace("_", "-") + "-le"
+        plain = encoding if encoding.endswith("e") else plain
+        data = (mark + content).encode(plain)
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+        found = list(iter_lines(tmp_path / name, encoding))
+        assert found == read_lines(tmp_path / name, encoding)
+        if not content.startswith("\ufeff"):
+            assert (
+                found
+                == [line.rstrip("\r") for line in content.split("\n")][
+                    : content.count("\n") + (content != "" and not content.endswith("\n"))
+                ]
+            )
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-7"])
+def test_bytes_that_are_no_text(tmp_path, encoding):
+    """UnicodeError is not always UnicodeDecodeError."""
+    (tmp_path / "a.txt").write_bytes(b"\xfe\xff\x00a\xd8\x00+\xff\xff\xff\x7f")
+    with pytest.raises(DataError, match="line 1 or soon after"):
+        list(iter_lines(tmp_path / "a.txt", encoding))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "column", "words"),
+    [
+        ("a.jsonl", '{"text": "a", "n": ' + "9" * 5000 + "}", "", "line 1: not JSON"),
+        ("a.jsonl", "[" * 100_000, "", "line 1: not JSON"),
+        ("a.tsv", "a\tb\n1\t2\n", "9" * 5000, "line 1: no column"),
+        ("a.csv", "a,b\n1,2\n\n", "a", "line 3: 1 columns, but the first line has 2"),
+    ],
+)
+def test_files_that_are_not_what_they_should_be(tmp_path, name, content, column, words):
+    """More than 4,300 digits are a ValueError in Python."""
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError) as caught:
+        open_rows(tmp_path / name, column=column).survey()
+    assert words in str(caught.value)
+
+
+def test_blank_lines_of_a_csv_of_one_column_are_rows(tmp_path):
+    """ "Every row is kept, blank ones too": it was refused for its 0 columns."""
+    path = tmp_path / "a.csv"
+    path.write_text('t\na\n\n""\nb\n\n')
+    assert [row.text for row in open_rows(path, column="t")] == ["a", "", "", "b", ""]
+    path.write_text("\na\n")
+    assert [row.text for row in open_rows(path, column="0")] == ["", "a"]
+
+
+def test_what_is_no_file(tmp_path):
+    """A pipe is there, only not readable twice; "no such file" sent people looking for it."""
+    os.mkfifo(tmp_path / "pipe.txt")
+    for name, error, words in [
+        (".", DataError, "is a folder"),
+        ("pipe.txt", DataError, "is a pipe"),
+        ("none.txt", DataNotFoundError, "no such file"),
+        ("x" * 300 + ".txt", DataNotFoundError, "file name too long"),
+    ]:
+        with pytest.raises(error, match=words):
+            open_rows(tmp_path / name)
+
+
+def test_parquet_columns(tmp_path):
+    """KeyError for a name that two columns have, UnicodeDecodeError for bytes that are no text."""
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    text = pyarrow.array(["a", "b"])
+    twice = pyarrow.Table.from_arrays([text, text, text], names=["t", "t", "i"])
+    parquet.write_table(twice, path)
+    for column, id_column in (("t", ""), ("i", "t")):
+        with pytest.raises(DataError, match="2 columns are named 't'; rename"):
+            open_rows(path, column=column, id_column=id_column).survey()
+    data = pyarrow.array([b"a", b"\xff"], pyarrow.binary()).view(pyarrow.string())
+    parquet.write_table(pyarrow.table({"t": data, "i": text}), path)
+    with pytest.raises(DataError, match="column 't' holds bytes that are not UTF-8"):
+        open_rows(path, column="t").survey()
+    with pytest.raises(BertFlowError, match=r"UTF8|UTF-8"):
+        open_rows(path, column="i", id_column="t").survey()
+
+
+def test_a_null_id_is_none(tmp_path):
+    """It was the number of the row, which another row may have as its id."""
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"i": i, "text": "a"}) + "\n" for i in (1, None)))
+    assert [row.key for row in open_rows(path, id_column="i")] == [1, None]
+    with pytest.raises(ConfigError, match="a txt file has lines"):
+        open_rows(path, "txt", id_column="i")
