@@ -66,6 +66,8 @@ def run_job(encoder: "SentenceEncoder", job: EmbedJob, *, progress: bool = False
     from bertflow_jax import parallel  # loads JAX, which the encoder has done by now
 
     job.check()
+    if progress:
+        _log.info("checking the rows of %s", job.rows.path)
     known = job.rows.survey()
     if job.output.suffix == ".parquet":
         check_ids(job.rows, known)
@@ -124,9 +126,21 @@ def _shared(job: EmbedJob, parts: list[Part]) -> Iterator[None]:
     index = _index(parts)
     identity = hashlib.sha256(json.dumps(index).encode()).hexdigest()
     with same_job(job.output / LOCK, identity, f"--output={job.output}"):
+        _refuse_other_parts(job.output, parts)
         if read_state(job.output / INDEX) != index:
             (job.output / INDEX).unlink(missing_ok=True)
         yield
+
+
+def _refuse_other_parts(folder: Path, parts: list[Part]) -> None:
+    """Raise WorkdirError where the folder holds parts that this job would leave beside its own."""
+    ours = {part.path.name for part in parts}
+    others = sorted(p.name for p in folder.glob("part-*-of-*.npy") if p.name not in ours)
+    if others:
+        raise WorkdirError(
+            f"--output={folder} holds parts of a job that was cut otherwise ({others[0]}, "
+            f"{len(others)} in all): name another folder, or delete them"
+        )
 
 
 def _write_part(
@@ -140,11 +154,13 @@ def _write_part(
     if job.in_parts:
         if part.is_complete():
             _log.info("%s is complete already", part.path)
-            bar.update(part.rows)
+            _skip(bar, part.rows)
             return
         (job.output / INDEX).unlink(missing_ok=True)
+    elif part.path.exists():
+        _log.warning("%s is there and will be replaced", part.path)
     partial = PartialPart(part)
-    bar.update(partial.done)
+    _skip(bar, partial.done)
     first = part.start + partial.done
     with Interrupt(_STOPPING) as interrupt:
         for window in encoder.encode_stream(
@@ -156,6 +172,13 @@ def _write_part(
         ):
             partial.append(window)
             bar.update(len(window))
+            if interrupt.requested:
+                _log.warning(
+                    "stopped: %d of the %d rows of %s are kept, the same command goes on there",
+                    partial.done,
+                    part.rows,
+                    part.path,
+                )
             interrupt.check()
         interrupt.check()
     if partial.done != part.rows:
@@ -168,6 +191,13 @@ def _write_part(
         complete = complete.with_suffix(".parquet")
         write_parquet(job.rows, known, partial.vectors, complete)
     partial.finish(complete, in_folder=job.in_parts)
+
+
+def _skip(bar: tqdm, rows: int) -> None:
+    """Count rows that were done before, but not into the speed."""
+    if not bar.disable:
+        bar.initial += rows
+    bar.update(rows)
 
 
 def _index(parts: list[Part]) -> dict[str, Any]:

@@ -155,7 +155,11 @@ class PartialPart:
 
     def _start(self) -> None:
         if os.path.lexists(self._folder):
-            _log.warning("%s is of another job or unreadable: starting again", self._folder)
+            _log.warning(
+                "%s is of another job or unreadable%s: starting again",
+                self._folder,
+                self._differences(),
+            )
             _delete(self._folder)
         self._folder.mkdir(parents=True)
         self._sha = hashlib.sha256()
@@ -167,6 +171,12 @@ class PartialPart:
                 # A full disk is an error here; in a memory map it would kill the process.
                 os.posix_fallocate(file.fileno(), file.tell(), 4 * shape[0] * shape[1])
         self._record(0)
+
+    def _differences(self) -> str:
+        """Say in which settings the job that lies there differs."""
+        state = read_state(self._state)
+        names = [name for name, value in self._part.described.items() if state.get(name) != value]
+        return f" (another {', '.join(names)})" if state and names else ""
 
     def _record(self, done: int) -> None:
         state = {**self._part.described, "done": done, "sha256": self._sha.hexdigest()}

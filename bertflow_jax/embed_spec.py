@@ -16,6 +16,8 @@ from bertflow_jax.workdir import prepare_output
 
 # What a job writes into a folder of parts, temporary files and locks too.
 _OURS = re.compile(rf"\.?(part-\d+-of-\d+\.(npy|json)|{re.escape(INDEX)})(\..*)?|\{LOCK}")
+# Who gives such a name does not mean a folder.
+_OTHER_FILES = (".npz", ".csv", ".tsv", ".txt", ".json", ".jsonl", ".gz", ".pt", ".h5", ".arrow")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +70,15 @@ class EmbedJob:
             raise ConfigError("--shard_rows is for a folder as --output")
         if self.output.suffix == ".parquet":
             import_pyarrow_parquet()
+        elif self.rows.id_column:
+            raise ConfigError(
+                f"--id_column: only a .parquet output has room for ids, not {self.output}; without "
+                "it a vector is known by its row"
+            )
+        if self.output.suffix.lower() in _OTHER_FILES:
+            raise ConfigError(
+                f"--output={self.output}: vectors go into .npy or .parquet, or into a folder"
+            )
         found = file_kind(self.output)
         if found in ("file", "other") if self.in_parts else found == "folder":
             raise WorkdirError(

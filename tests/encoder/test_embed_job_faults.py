@@ -380,3 +380,30 @@ def test_ctrl_c_ends_a_job_after_the_window(encoders, job, monkeypatch):
     encoders[0].encode_stream = stream
     run_job(encoders[0], job("out.npy"))
     assert job("out.npy").output.read_bytes() == job("straight.npy").output.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("output", "column", "message"),
+    [
+        ("v.npy", "id", "only a .parquet output"),
+        ("parts", "id", "only a .parquet output"),
+        ("v.csv", "", "into .npy or"),
+    ],
+)
+def test_outputs_that_would_surprise(tmp_path, output, column, message):
+    """Catches ids that are dropped without a word, and a folder called v.csv."""
+    path = tmp_path / "in.tsv"
+    path.write_text("id\ttext\n1\ta\n")
+    job = EmbedJob(open_rows(path, column="text", id_column=column), tmp_path / output)
+    with pytest.raises(ConfigError, match=message):
+        job.check()
+
+
+def test_parts_of_another_cut_are_not_left_beside_new_ones(encoders, job):
+    """Catches a folder in which part*.npy holds every row twice."""
+    first = job("parts", shard_rows=10)
+    run_job(encoders[0], first)
+    before = sorted(path.name for path in first.output.iterdir())
+    with pytest.raises(WorkdirError, match="a job that was cut otherwise"):
+        run_job(encoders[0], job("parts", shard_rows=8))
+    assert sorted(path.name for path in first.output.iterdir()) == before
