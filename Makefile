@@ -10,7 +10,7 @@ demo: $(VENV)/.installed  ## Fit a flow on the bundled corpus, score raw and flo
 	$(RUN) evaluate.py --workdir=runs/demo --tasks=everyday
 
 test: $(VENV)/.installed  ## The whole test suite, offline.
-	$(RUN) -m pytest
+	$(RUN) -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.installed  ## Formatting, lint rules and types.
 	$(RUN) -m ruff format --check .
