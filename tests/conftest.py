@@ -5,6 +5,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
+# The suite is mostly compilation of tiny programs, and LLVM's optimisation is half of that; what
+# XLA itself makes of a program (fusions, layouts, libraries) stays. Read when JAX is imported.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 import jax
 import pytest
 
