@@ -49,6 +49,11 @@ def _library_options(kinds: str) -> dict[str, str]:
     return options
 
 
+def _encoder_options(float32: bool) -> dict[str, str]:
+    """Return the compiler options of programs that run an encoder; see `_library_options`."""
+    return _library_options("LIBRARY_FUSION_TYPE_REDUCE") if float32 else {}
+
+
 def compile_run_steps(
     run_steps: Callable[..., Any], mesh: Mesh
 ) -> Callable[[Any, Any, Any, int], Any]:
@@ -82,7 +87,7 @@ def compile_train_step(
         in_shardings=(replicated, NamedSharding(mesh, PartitionSpec(DATA_AXIS))),
         out_shardings=replicated,
         donate_argnums=0,
-        compiler_options=_library_options("LIBRARY_FUSION_TYPE_REDUCE") if float32 else {},
+        compiler_options=_encoder_options(float32),
     )
 
 
@@ -101,7 +106,7 @@ def compile_online_step(
         step,
         in_shardings=(replicated, replicated, split, split),
         out_shardings=replicated,
-        compiler_options=_library_options("LIBRARY_FUSION_TYPE_REDUCE") if float32 else {},
+        compiler_options=_encoder_options(float32),
     )
 
 
@@ -124,7 +129,7 @@ def compile_embed(embed: Callable[..., Any], mesh: Mesh, float32: bool) -> Calla
         embed,
         in_shardings=(replicated, split_rows, split_rows, replicated),
         out_shardings=split_rows,
-        compiler_options=_library_options("LIBRARY_FUSION_TYPE_REDUCE") if float32 else {},
+        compiler_options=_encoder_options(float32),
     )
 
 

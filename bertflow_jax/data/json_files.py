@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bertflow_jax.errors import ConfigError, DataNotFoundError
+from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 
 
 def read_json(path: Path) -> Any:
@@ -18,6 +18,17 @@ def read_json(path: Path) -> Any:
         raise DataNotFoundError(f"{path} is missing") from None
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, thousands of digits
         raise ConfigError(f"{path}: not valid JSON ({error})") from error
+
+
+def parse_json_line(line: str, place: str) -> dict[str, Any]:
+    """Return the object on one line of a .jsonl file; raises DataError naming its place."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:  # a number may have too many digits
+        raise DataError(f"{place}: not JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise DataError(f"{place}: an object is needed, {{...}}")
+    return found
 
 
 def read_json_object(path: Path) -> dict[str, Any]:

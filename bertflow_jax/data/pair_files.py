@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bertflow_jax.data import columns
+from bertflow_jax.data.json_files import parse_json_line
 from bertflow_jax.data.lines import iter_lines
 from bertflow_jax.data.sts_files import Row
 from bertflow_jax.errors import DataError
@@ -105,12 +106,7 @@ def _jsonl(path: Path, wanted: PairColumns, encoding: str) -> Iterator[Row]:
         if not line.strip():
             continue
         place = f"{path}, line {number}"
-        try:
-            found = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise DataError(f"{place}: not JSON ({error})") from error
-        if not isinstance(found, dict):
-            raise DataError(f"{place}: an object is needed, {{...}}")
+        found = parse_json_line(line, place)
         names = names or wanted.resolve(path, list(found))
         missing = [name for name in names if name not in found]
         if missing:

@@ -10,12 +10,12 @@ All but .parquet may be compressed (.gz).
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from bertflow_jax.data import columns
+from bertflow_jax.data.json_files import parse_json_line
 from bertflow_jax.data.lines import iter_lines
 from bertflow_jax.data.parquet_rows import parquet_blocks
 from bertflow_jax.data.row_blocks import BLOCK, Block, RunningDigest, Survey, survey
@@ -140,12 +140,7 @@ def _txt(file: RowFile) -> Iterator[tuple[Any, Any]]:
 def _jsonl(file: RowFile) -> Iterator[tuple[Any, Any]]:
     wanted = [file.id_column, file.column or "text"]
     for number, line in enumerate(iter_lines(file.path, file.encoding), 1):
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError) as error:  # a number may have too many digits
-            raise DataError(f"{file.path}, line {number}: not JSON ({error})") from error
-        if not isinstance(found, dict):
-            raise DataError(f"{file.path}, line {number}: an object is needed, {{...}}")
+        found = parse_json_line(line, f"{file.path}, line {number}")
         for name in wanted:
             if name and name not in found:
                 raise DataError(

@@ -1,7 +1,7 @@
 """One post-processor after the other."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,16 +40,17 @@ class Compose:
 
     def fit(self, embeddings: np.ndarray) -> Self:
         """Fit every step, in order, to embeddings float[N, D] and return itself."""
-        for number, step in enumerate(self.steps):
-            step.fit(embeddings)
-            if number < len(self.steps) - 1:
-                embeddings = step.transform(embeddings)
-        return self
+        return self._fit(embeddings, lambda step, u: step.fit(u))
 
     def fit_examples(self, embeddings: np.ndarray, rows: np.ndarray) -> Self:
         """Fit every step, in order, to examples; see `Flow.fit_examples`."""
+        return self._fit(embeddings, lambda step, u: step.fit_examples(u, rows))
+
+    def _fit(
+        self, embeddings: np.ndarray, fit: Callable[[PostProcessor, np.ndarray], object]
+    ) -> Self:
         for number, step in enumerate(self.steps):
-            step.fit_examples(embeddings, rows)
+            fit(step, embeddings)
             if number < len(self.steps) - 1:
                 embeddings = step.transform(embeddings)
         return self

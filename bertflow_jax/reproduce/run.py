@@ -76,11 +76,11 @@ def _score(options: Options, table: Table, row: Row, task: str, folder: Path) ->
     from bertflow_jax.reproduce import scoring
 
     config = row_config(options, row, task)
-    encoder = scoring.encoder_of(config)
+    encoder, identity = scoring.encoder_of(config)
     described = {
         "row": dataclasses.asdict(row),
         "config": {**config.to_dict(), "cache_dir": ""},
-        "encoder": encoder.identity(),
+        "encoder": identity,
         "data": [options.data_dir, options.corpus],
     }
     key = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
@@ -97,7 +97,7 @@ def _score(options: Options, table: Table, row: Row, task: str, folder: Path) ->
     if row.pooling:
         workdir = workdir.with_name(f"{workdir.name}-{row.pooling}")
     score = scoring.SCORERS.get(table.number, scoring.score_task)(
-        scoring.Cell(config, encoder, row, task, workdir, table.splits, options)
+        scoring.Cell(config, encoder, identity, row, task, workdir, table.splits, options)
     )
     write_json(file, {"key": key, **score, **described})
     return score

@@ -35,6 +35,7 @@ class Cell:
     Attributes:
       config: of the row, filled in for the task.
       encoder: of the config.
+      identity: of the encoder; it takes a digest of all weights.
       row: of the table.
       task: its column.
       workdir: of the row's fit.
@@ -44,6 +45,7 @@ class Cell:
 
     config: Config
     encoder: SentenceEncoder
+    identity: dict[str, Any]
     row: Row
     task: str
     workdir: Path
@@ -61,25 +63,28 @@ class Cell:
         return SentenceTable.build(
             [task],
             lambda texts: embed_cached(
-                self.encoder.encode, self.encoder.identity(), texts, self.config.cache_dir
+                self.encoder.encode, self.identity, texts, self.config.cache_dir
             ),
             more,
         )
 
 
-def encoder_of(config: Config) -> SentenceEncoder:
-    """Return the encoder of a config; the last ones stay loaded."""
+def encoder_of(config: Config) -> tuple[SentenceEncoder, dict[str, Any]]:
+    """Return the encoder of a config and its identity; the last ones stay loaded."""
     section = config.encoder
     return _loaded(section.path, section.pooling, section.max_length, section.dtype)
 
 
 @functools.lru_cache(maxsize=2)
-def _loaded(path: str, pooling: str, max_length: int, dtype: str) -> SentenceEncoder:
+def _loaded(
+    path: str, pooling: str, max_length: int, dtype: str
+) -> tuple[SentenceEncoder, dict[str, Any]]:
     config = Config()
     section = dataclasses.replace(
         config.encoder, path=path, pooling=pooling, max_length=max_length, dtype=dtype
     )
-    return load_encoder(dataclasses.replace(config, encoder=section))
+    encoder = load_encoder(dataclasses.replace(config, encoder=section))
+    return encoder, encoder.identity()
 
 
 def train_nli_encoder(options: Options, name: str) -> str:

@@ -24,7 +24,7 @@ from bertflow_jax.encoder.embedding import EmbedFn, make_embed_fn
 from bertflow_jax.training.fit import FitData, example_order, split_examples
 from bertflow_jax.training.optimizer import make_optimizer
 from bertflow_jax.training.order import ExampleOrder
-from bertflow_jax.training.steps import FitState, StepMetrics, make_update
+from bertflow_jax.training.steps import FitState, StepMetrics, make_update, spread
 from bertflow_jax.training.supervised_batches import TokenTable, padded
 from bertflow_jax.training.supervised_flow import FlowStart, start_flow
 
@@ -115,8 +115,6 @@ def make_online_step(
             attention_mask.reshape(-1, tokens),
             jax.random.fold_in(key, 0),
         )
-        if noise is not None:
-            u = u + noise * jax.random.normal(jax.random.fold_in(key, 2), u.shape)
         params, unravel = ravel_pytree(state.variables["params"])
         constants = {name: v for name, v in state.variables.items() if name != "params"}
         dropout_key = jax.random.fold_in(key, 1) if config.flow.dropout > 0 else None
@@ -125,7 +123,7 @@ def make_online_step(
             params,
             state.opt_state,
             constants,
-            u.reshape(batch, texts, features),
+            spread(u, noise, key).reshape(batch, texts, features),
             dropout_key,
         )
         variables = {**constants, "params": unravel(params)}

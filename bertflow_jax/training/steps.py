@@ -59,6 +59,16 @@ def flat_params(variables: Variables) -> jax.Array:
     return ravel_pytree(variables["params"])[0]
 
 
+def spread(u: jax.Array, noise: Any, key: jax.Array) -> jax.Array:
+    """Return u float32[N, D] with noise of deviation float32[D] added; None adds none.
+
+    `key` is the step's; see `training.fit.spread_constant_dimensions`.
+    """
+    if noise is None:
+        return u
+    return u + noise * jax.random.normal(jax.random.fold_in(key, 2), u.shape)
+
+
 def make_update(
     flow: FlowConfig, optimizer: optax.GradientTransformation, features: int
 ) -> Callable[..., tuple[jax.Array, Any, StepMetrics]]:

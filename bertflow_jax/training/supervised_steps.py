@@ -24,6 +24,7 @@ from bertflow_jax.encoder.embedding import EmbedFn
 from bertflow_jax.flow.glow import Glow
 from bertflow_jax.training.losses import bits_per_dim
 from bertflow_jax.training.optimizer import make_optimizer
+from bertflow_jax.training.steps import spread
 from bertflow_jax.training.supervised_batches import PairBatch
 from bertflow_jax.training.supervised_losses import supervised_loss
 
@@ -105,8 +106,7 @@ def make_train_step(
         return Glow(x.shape[-1], config.flow).apply(flow, x, key)
 
     def flow_loss(flow: dict[str, Any], u: jax.Array, key: jax.Array) -> jax.Array:
-        if noise is not None:
-            u = u + noise * jax.random.normal(jax.random.fold_in(key, 2), u.shape)
+        u = spread(u, noise, key)
         dropout_key = jax.random.fold_in(key, 1) if config.flow.dropout > 0 else None
         return jnp.mean(bits_per_dim(*latent(flow, u, dropout_key)).total)
 
