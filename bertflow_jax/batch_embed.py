@@ -22,6 +22,7 @@ import numpy as np
 
 from bertflow_jax import parallel
 from bertflow_jax.checks import check_count, check_switch
+from bertflow_jax.compilation import use_compilation_cache
 from bertflow_jax.data.batches import BatchShapes, TokenBatch, make_batches, slots_of
 from bertflow_jax.data.tokens import OVERFLOW, TextTokenizer, TokenRows, check_text, iter_texts
 from bertflow_jax.encoder.embedding import unit_length
@@ -51,7 +52,7 @@ class BatchEmbedder:
           tokenizer: of the encoder.
           dtype: the encoder's compute type, `float32` or `bfloat16`.
         """
-        parallel.use_compilation_cache()
+        use_compilation_cache()
         self.mesh = parallel.local_mesh()
         self.params = parallel.replicate(params, self.mesh)
         self._tokenizer = tokenizer

@@ -218,7 +218,7 @@ class SentenceEncoder:
         """Compile every shape [R, T] that `encode` uses with this batch_size; return the shapes.
 
         At most ten up to 512 tokens. With the compilation cache (see
-        `bertflow_jax.parallel.use_compilation_cache`) later processes load them.
+        `bertflow_jax.compilation.use_compilation_cache`) later processes load them.
         """
         return self._embedder.warmup(batch_size)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from bertflow_jax import parallel
+from bertflow_jax.compilation import use_compilation_cache
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.paths import default_cache_dir, file_kind, user_path
 from bertflow_jax.workdir import prepare_workdir
@@ -49,7 +49,7 @@ def test_a_user_without_a_home_folder(homeless, caplog, tmp_path):
     kept = jax.config.jax_compilation_cache_dir
     jax.config.update("jax_compilation_cache_dir", None)
     try:
-        parallel.use_compilation_cache()
+        use_compilation_cache()
         assert jax.config.jax_compilation_cache_dir is None
     finally:
         jax.config.update("jax_compilation_cache_dir", kept)

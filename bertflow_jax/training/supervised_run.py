@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bertflow_jax import parallel
 from bertflow_jax.checkpoint import CheckpointStore, Records
+from bertflow_jax.compilation import use_compilation_cache
 from bertflow_jax.config import Config
 from bertflow_jax.data.supervision import LabelledPairs, load_dev_pairs, load_training_pairs
 from bertflow_jax.embed import SentenceEncoder
@@ -92,7 +92,7 @@ def train_encoder(
     loss = supervised_part(config)
     pairs = load_training_pairs(config.supervision, loss)
     dev_pairs, metric = load_dev_pairs(config.supervision, loss)
-    parallel.use_compilation_cache()
+    use_compilation_cache()
     encoder = load_encoder(config)
     pairs, labelled = _labelled(config, pairs)
     batches = PairBatches(
