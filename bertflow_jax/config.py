@@ -13,6 +13,7 @@ from bertflow_jax.supervision_config import OBJECTIVES
 from bertflow_jax.supervision_config import SupervisionConfig as SupervisionConfig
 
 _MAX_EPOCHS = 1e6
+PARALLEL = ("jit", "pmap", "fsdp")  # see `bertflow_jax.parallel`
 
 
 @dataclasses.dataclass
@@ -26,6 +27,8 @@ class EncoderConfig:
       max_length: tokens a sentence, [CLS] and [SEP] included; 0 takes what the folder says.
       dtype: compute type, `float32` or `bfloat16`. Parameters stay float32.
       batch_size: sentences of 16 tokens in one device call; 0 takes what suits the device.
+      remat: in training, compute every layer's inside again in the backward pass instead of
+        keeping it: less memory, about a third more work, the same numbers.
     """
 
     path: str = "mini_bert"
@@ -33,6 +36,7 @@ class EncoderConfig:
     max_length: int = 0
     dtype: str = "float32"
     batch_size: int = 0
+    remat: bool = False
 
     def validate(self, prefix: str = "encoder.") -> None:
         """Raise ConfigError for an impossible value."""
@@ -128,6 +132,8 @@ class TrainConfig:
       steps: optimiser steps; 0 takes `epochs` passes over the examples.
       epochs: passes over the examples (may be a fraction), used when steps is 0.
       batch_size: examples a step; an example is one sentence, or a pair whose two losses add up.
+      accumulate: pieces that a step's batch is worked through in, one after the other: memory of
+        the piece, gradient of the whole. Must divide batch_size.
       learning_rate: constant step size.
       optimizer: `released` (Adam without bias correction, decoupled decay) or `adamw` (optax).
       weight_decay: decoupled decay on every trainable variable.
@@ -144,6 +150,7 @@ class TrainConfig:
     steps: int = 0
     epochs: float = 1.0
     batch_size: int = 32
+    accumulate: int = 1
     learning_rate: float = 1e-3
     optimizer: str = "released"
     weight_decay: float = 0.01
@@ -157,7 +164,22 @@ class TrainConfig:
     def validate(self, prefix: str = "train.") -> None:
         """Raise ConfigError for an impossible value."""
         check_types(self, prefix)
-        check_least(self, prefix, steps=0, batch_size=1, weight_decay=0, log_every=1, eval_every=0)
+        check_least(
+            self,
+            prefix,
+            steps=0,
+            batch_size=1,
+            accumulate=1,
+            weight_decay=0,
+            log_every=1,
+            eval_every=0,
+        )
+        require(
+            self.batch_size % max(self.accumulate, 1) == 0,
+            prefix + "accumulate",
+            self.accumulate,
+            f"must divide {prefix}batch_size={self.batch_size}",
+        )
         require(
             self.steps > 0 or 0 < self.epochs <= _MAX_EPOCHS,
             prefix + "epochs",
@@ -209,6 +231,9 @@ class Config:
       train: the fit.
       checkpoint: the saves.
       supervision: labelled pairs, for every objective but `flow`.
+      parallel: how a step runs on several devices, with the same numbers: `jit` (over a mesh of
+        all devices of all processes), `pmap`, or `fsdp`: as jit, and where an encoder is trained
+        its parameters and moments are split over the devices.
       cache_dir: folder of cached embeddings; "" takes `bertflow_jax` in the user's cache folder.
     """
 
@@ -220,6 +245,7 @@ class Config:
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
     checkpoint: CheckpointConfig = dataclasses.field(default_factory=CheckpointConfig)
     supervision: SupervisionConfig = dataclasses.field(default_factory=SupervisionConfig)
+    parallel: str = "jit"
     cache_dir: str = ""
 
     def validate(self) -> "Config":
@@ -227,6 +253,7 @@ class Config:
         check_types(self)
         check_least(self, "", seed=0)
         check_choice("objective", self.objective, OBJECTIVES)
+        check_choice("parallel", self.parallel, PARALLEL)
         for part in (self.encoder, self.flow, self.data, self.train, self.checkpoint):
             part.validate()
         self.supervision.validate()

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from bertflow_jax import distributed
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.paths import default_cache_dir, user_path
 from bertflow_jax.workdir import prepare_output
@@ -44,6 +45,8 @@ def embed_cached(
 ) -> np.ndarray:
     """Return encode(texts), float32[N, D], from the cache when it is there.
 
+    Of several processes the first one has the cache, and each encodes its part of the texts.
+
     Args:
       encode: texts -> float32[N, D].
       identity: of the encoder, JSON-safe.
@@ -57,21 +60,26 @@ def embed_cached(
     described = json.dumps({"format": _FORMAT, **identity}, sort_keys=True)
     key = hashlib.sha256((described + text_digest(texts)).encode()).hexdigest()
     entry = folder / "embeddings" / f"{key}.npy"
-    found = _read(entry, len(texts))
-    if found is not None:
+    found = _read(entry, len(texts)) if distributed.is_first() else None
+    if distributed.share(lambda: found is not None):
         _log.info("embeddings taken from %s", entry)
-        return found
+        return distributed.share_array(found)
     # Asked before the long computation, not after it.
-    prepare_output(entry.parent, "cache_dir")
-    entry.parent.chmod(0o700)
-    embeddings = np.ascontiguousarray(encode(texts), np.float32)
+    distributed.share(lambda: _make_private(entry.parent))
+    embeddings = np.ascontiguousarray(distributed.by_parts(encode, texts), np.float32)
     try:
-        _write(entry, embeddings)
+        if distributed.is_first():
+            _write(entry, embeddings)
     except OSError as error:
         raise WorkdirError(
             f"cache folder {entry.parent} cannot be written ({error}): set cache_dir to another"
         ) from error
     return embeddings
+
+
+def _make_private(folder: Path) -> None:
+    prepare_output(folder, "cache_dir")
+    folder.chmod(0o700)
 
 
 def _read(entry: Path, rows: int) -> np.ndarray | None:

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from bertflow_jax.dropout import Dropout
 from bertflow_jax.encoder.bert_config import ACTIVATIONS, BertConfig
 from bertflow_jax.encoder.layers import INITIALIZER_STDDEV, Dense, LayerNorm, SelfAttention
 from bertflow_jax.errors import InputError
@@ -59,7 +60,7 @@ class BertLayer(nn.Module):
     ) -> tuple[jax.Array, jax.Array | None]:
         """Map the carry float[B*T, D] to the next one and to what is collected of it."""
         config = self.config
-        dropout = nn.Dropout(config.hidden_dropout_prob, deterministic=self.deterministic)
+        dropout = Dropout(config.hidden_dropout_prob, self.deterministic)
         attended = SelfAttention(config, self.dtype, self.deterministic, name="attention")(
             x, mask_bias
         )
@@ -103,7 +104,7 @@ class Embeddings(nn.Module):
             x = x + jnp.take(position, positions, axis=0, mode="fill", fill_value=jnp.nan)
         x = (x + token_type[0]).reshape(-1, width)
         x = LayerNorm(config.layer_norm_eps, name="norm")(x).astype(self.dtype)
-        return nn.Dropout(config.hidden_dropout_prob, deterministic=self.deterministic)(x)
+        return Dropout(config.hidden_dropout_prob, self.deterministic)(x)
 
 
 class Bert(nn.Module):
@@ -116,12 +117,15 @@ class Bert(nn.Module):
         64 x 32 tokens equally fast, 6 is twice as slow on one sentence (it copies every layer's
         weights at once) and takes four times as long to compile.
       deterministic: False turns dropout on and needs `rngs={"dropout": key}` in `apply`.
+      remat: keep only what enters a layer for the backward pass and compute the rest again there:
+        less memory, about a third more work, the same numbers.
     """
 
     config: BertConfig
     dtype: Any = jnp.float32
     unroll: int = 1
     deterministic: bool = True
+    remat: bool = False
 
     @nn.compact
     def __call__(
@@ -154,8 +158,10 @@ class Bert(nn.Module):
         if packed:
             seen = (attention_mask[:, :, None] == attention_mask[:, None, :])[:, None]
         mask_bias = jnp.where(seen, 0.0, jnp.finfo(jnp.float32).min / 2)
+        # Inside a scan XLA has nothing to merge the second computation with.
+        layer = nn.remat(BertLayer, prevent_cse=False) if self.remat else BertLayer
         layers = nn.scan(
-            BertLayer,
+            layer,
             variable_axes={"params": 0},
             split_rngs={"params": True, "dropout": True},
             in_axes=nn.broadcast,

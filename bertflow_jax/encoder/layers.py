@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from bertflow_jax.dropout import Dropout
 from bertflow_jax.encoder.bert_config import BertConfig
 
 INITIALIZER_STDDEV = 0.02
@@ -98,9 +99,8 @@ class SelfAttention(nn.Module):
         # result, and T / d times fewer divisions.
         weights = jnp.exp(scores - _reduce(jnp.max, scores))
         total = _reduce(jnp.sum, weights)
-        weights = nn.Dropout(self.config.attention_probs_dropout_prob)(
-            weights, deterministic=self.deterministic
-        )
+        dropout = Dropout(self.config.attention_probs_dropout_prob, self.deterministic)
+        weights = dropout(weights)
         context = product("bhqk,bhkd->bhqd", weights.astype(self.dtype), value) / total
         context = context.astype(self.dtype)
         context = context.transpose(0, 2, 1, 3).reshape(batch * tokens, heads * size)

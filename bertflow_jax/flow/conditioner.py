@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.lax import Precision
 
+from bertflow_jax.dropout import Dropout
 from bertflow_jax.flow.actnorm import LOG_SCALE_FACTOR, ActNorm, fit_actnorm, init_actnorm
 
 
@@ -41,7 +42,7 @@ class Conditioner(nn.Module):
         With `fit_to_data` (and "params" mutable) every ActNorm is first fitted to the rows that
         reach it: x must then be float32[N, C1].
         """
-        drop = nn.Dropout(self.dropout, deterministic=deterministic)
+        drop = Dropout(self.dropout, deterministic)
         h = drop(nn.relu(self._dense_actnorm("hidden1", x, fit_to_data)))
         if self.activation == "gatu":
             a = self._dense_actnorm("hidden2_tanh", h, fit_to_data)

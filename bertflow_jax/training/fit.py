@@ -190,6 +190,11 @@ def _held_out_examples(rows: np.ndarray, count: int, share: float) -> np.ndarray
     return chosen
 
 
+def flow_mode(config: Config) -> str:
+    """Return how the steps of a flow are compiled: of `config.PARALLEL`; a flow is not split."""
+    return "jit" if config.parallel == "fsdp" else config.parallel
+
+
 def example_order(train: TrainConfig, data: FitData, seed: int) -> ExampleOrder:
     """Return the order of the examples; a batch is never larger than the data."""
     batch = min(train.batch_size, len(data.rows))

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from bertflow_jax import parallel
+from bertflow_jax import distributed, parallel
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
 from bertflow_jax.errors import TrainingError
 from bertflow_jax.flow.glow import Glow
 from bertflow_jax.interrupt import Interrupt
-from bertflow_jax.training.fit import FitData, example_order, planned_steps
+from bertflow_jax.training.fit import FitData, example_order, flow_mode, planned_steps
 from bertflow_jax.training.losses import bits_per_dim
 from bertflow_jax.training.optimizer import make_optimizer
 from bertflow_jax.training.order import ExampleOrder
@@ -64,8 +64,9 @@ def held_out_bits(config: Config, data: FitData) -> Callable[[FitState], float |
     def evaluate(state: FitState) -> float | None:
         if not len(sentences):
             return None
+        variables = parallel.to_host(state.variables)
         parts = [
-            float(total(state.variables, data.embeddings[sentences[i : i + _HELD_OUT_ROWS]]))
+            float(total(variables, data.embeddings[sentences[i : i + _HELD_OUT_ROWS]]))
             for i in range(0, len(sentences), _HELD_OUT_ROWS)
         ]
         return sum(parts) / len(sentences)
@@ -98,7 +99,11 @@ def run_fit(
     run_chunk = (
         _chunk_runner(config, data, order, state) if make_runner is None else make_runner(order)
     )
-    evaluate = held_out_bits(config, data)
+    of_state = held_out_bits(config, data)
+
+    def evaluate(state: FitState) -> float | None:
+        return distributed.share(lambda: of_state(state))
+
     done = saved = int(state.step)
     held_out = best = None
     if done >= last:
@@ -149,21 +154,26 @@ def run_fit(
 
 def _chunk_runner(config: Config, data: FitData, order: ExampleOrder, state: FitState) -> RunChunk:
     """Compile the steps; return run(state, first step, count) -> (state, metrics of `count`)."""
-    mesh = parallel.data_mesh(order.batch_size)
+    mode = flow_mode(config)
+    mesh = parallel.data_mesh(order.batch_size, config.train.accumulate)
     run_steps = _compiled_steps(
         dataclasses.astuple(config.flow),
         dataclasses.astuple(config.train),
         data.features,
         config.seed if config.flow.dropout > 0 else 0,  # nothing else draws from it
         mesh,
+        mode,
     )
-    embeddings = parallel.replicate(_in_few_shapes(data.embeddings), mesh)
+    embeddings = parallel.place(_in_few_shapes(data.embeddings), mesh, mode)
+    wanted = parallel.local_batch(order.batch_size)
 
     def run(state: FitState, first: int, count: int) -> tuple[FitState, StepMetrics]:
         rows = np.zeros((CHUNK_STEPS, order.batch_size, data.rows.shape[1]), np.int32)
         if count:
             rows[:count] = data.rows[order.batches(first, count)]
-        after, history = jax.block_until_ready(run_steps(state, embeddings, rows, count))
+        batch = parallel.split_batch(rows[:, wanted], mesh, mode, axis=1)
+        placed = parallel.place(state, mesh, mode)
+        after, history = jax.block_until_ready(run_steps(placed, embeddings, batch, count))
         return after, jax.tree.map(lambda metric: np.asarray(metric)[:count], history)
 
     run(state, 0, 0)  # no step: compiles, so that the first rate is not that of the compiler
@@ -173,10 +183,13 @@ def _chunk_runner(config: Config, data: FitData, order: ExampleOrder, state: Fit
 # Fits of one shape share the program: several seeds, and the tasks of an evaluation.
 @functools.lru_cache(maxsize=8)
 def _compiled_steps(
-    flow: tuple[Any, ...], train: tuple[Any, ...], features: int, seed: int, mesh: Any
+    flow: tuple[Any, ...], train: tuple[Any, ...], features: int, seed: int, mesh: Any, mode: str
 ) -> Callable[..., Any]:
-    steps = make_run_steps(FlowConfig(*flow), make_optimizer(TrainConfig(*train)), features, seed)
-    return parallel.compile_run_steps(steps, mesh)
+    section = TrainConfig(*train)
+    steps = make_run_steps(
+        FlowConfig(*flow), make_optimizer(section), features, seed, section.accumulate
+    )
+    return parallel.compile_run_steps(steps, mesh, mode)
 
 
 def _in_few_shapes(embeddings: np.ndarray) -> np.ndarray:

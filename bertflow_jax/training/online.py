@@ -21,11 +21,20 @@ from bertflow_jax.data.text import TextCorpus
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES
 from bertflow_jax.encoder.embedding import EmbedFn, make_embed_fn
-from bertflow_jax.training.fit import FitData, example_order, split_examples
+from bertflow_jax.training.accumulate import accumulated
+from bertflow_jax.training.fit import FitData, example_order, flow_mode, split_examples
+from bertflow_jax.training.losses import BitsPerDim
 from bertflow_jax.training.optimizer import make_optimizer
 from bertflow_jax.training.order import ExampleOrder
-from bertflow_jax.training.steps import FitState, StepMetrics, make_update, spread
-from bertflow_jax.training.supervised_batches import TokenTable, padded
+from bertflow_jax.training.steps import (
+    FitState,
+    StepMetrics,
+    constants_of,
+    make_gradient,
+    spread,
+    update,
+)
+from bertflow_jax.training.supervised_batches import TokenTable, padded, padded_length
 from bertflow_jax.training.supervised_flow import FlowStart, start_flow
 
 OnlineStep = Callable[[FitState, Any, jax.Array, jax.Array], tuple[FitState, StepMetrics]]
@@ -83,11 +92,17 @@ class OnlineText:
         spread = self.data.embeddings + (noise * drawn).astype(np.float32)
         return dataclasses.replace(self.data, embeddings=spread, constant_dims=start.constant_dims)
 
-    def batch(self, rows: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return ids and mask int32[B, S, T] of examples int32[B, S]."""
+    def batch(
+        self, rows: NDArray[np.int32], wanted: slice
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return ids and mask int32[b, S, T] of the wanted ones of examples int32[B, S].
+
+        T is that of the whole batch.
+        """
         tokenizer = self.encoder.encoder.tokenizer
-        ids = [[self.tokens[row] for row in example] for example in rows]
-        return padded(ids, tokenizer.pad_id, tokenizer.max_length)
+        longest = int(self.tokens.lengths[rows].max())
+        ids = [[self.tokens[row] for row in example] for example in rows[wanted]]
+        return padded(ids, tokenizer.pad_id, padded_length(longest, tokenizer.max_length))
 
 
 def make_online_step(
@@ -102,30 +117,26 @@ def make_online_step(
     Keys are folded from seed and step: 0 is the encoder's dropout, 1 the flow's, 2 the noise on
     constant dimensions (`noise` float32[D], None for none). No gradient reaches the encoder.
     """
-    update = make_update(config.flow, optimizer, features)
+    gradient = make_gradient(config.flow, features)
 
     def step(
         state: FitState, encoder: Any, input_ids: jax.Array, attention_mask: jax.Array
     ) -> tuple[FitState, StepMetrics]:
+        constants = constants_of(state.variables)
+
+        def compute(batch: Any, key: Any) -> tuple[jax.Array, BitsPerDim]:
+            examples, texts, tokens = batch[0].shape
+            flat = [x.reshape(-1, tokens) for x in batch]
+            u = spread(embed(encoder, *flat, jax.random.fold_in(key, 0)), noise, key)
+            dropout_key = jax.random.fold_in(key, 1) if config.flow.dropout > 0 else None
+            x = u.reshape(examples, texts, features)
+            return gradient(state.variables["params"], constants, x, dropout_key)
+
         key = jax.random.fold_in(jax.random.key(config.seed), state.step)
-        batch, texts, tokens = input_ids.shape
-        u = embed(
-            encoder,
-            input_ids.reshape(-1, tokens),
-            attention_mask.reshape(-1, tokens),
-            jax.random.fold_in(key, 0),
-        )
+        batch = (input_ids, attention_mask)
+        direction = accumulated(compute, batch, config.train.accumulate, key)
         params, unravel = ravel_pytree(state.variables["params"])
-        constants = {name: v for name, v in state.variables.items() if name != "params"}
-        dropout_key = jax.random.fold_in(key, 1) if config.flow.dropout > 0 else None
-        params, opt_state, metrics = update(
-            unravel,
-            params,
-            state.opt_state,
-            constants,
-            spread(u, noise, key).reshape(batch, texts, features),
-            dropout_key,
-        )
+        params, opt_state, metrics = update(optimizer, params, state.opt_state, *direction)
         variables = {**constants, "params": unravel(params)}
         return FitState(state.step + 1, variables, opt_state), metrics
 
@@ -138,18 +149,23 @@ def online_runner(
     """Return run(state, first step, count) -> (state, metrics of `count` steps), compiled."""
     encoder, features = text.encoder.encoder, text.data.features
     dtype = COMPUTE_DTYPES[encoder.dtype]
-    embed = make_embed_fn(encoder.config, encoder.pooling, dtype, encoder.normalize)
+    remat = config.encoder.remat
+    embed = make_embed_fn(encoder.config, encoder.pooling, dtype, encoder.normalize, remat)
     step = make_online_step(
         config, embed, make_optimizer(config.train), features, start.noise(features)
     )
-    mesh = parallel.data_mesh(order.batch_size)
-    compiled = parallel.compile_online_step(step, mesh, encoder.dtype == "float32")
-    params = parallel.replicate(encoder.params, mesh)
+    mode = flow_mode(config)
+    mesh = parallel.data_mesh(order.batch_size, config.train.accumulate)
+    compiled = parallel.compile_online_step(step, mesh, encoder.dtype == "float32", mode)
+    params = parallel.place(encoder.params, mesh, mode)
+    wanted = parallel.local_batch(order.batch_size)
 
     def run(state: FitState, first: int, count: int) -> tuple[FitState, StepMetrics]:
         history = []
+        state = parallel.place(state, mesh, mode)
         for rows in text.data.rows[order.batches(first, count)]:
-            state, metrics = compiled(state, params, *text.batch(rows))
+            batch = parallel.split_batch(text.batch(rows, wanted), mesh, mode)
+            state, metrics = compiled(state, params, *batch)
             history.append(metrics)
         return state, jax.tree.map(lambda *values: np.asarray(values), *history)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from bertflow_jax import distributed, parallel
 from bertflow_jax.checkpoint import CheckpointStore, Records
 from bertflow_jax.config import Config
 from bertflow_jax.data.embedding_cache import embed_cached
@@ -26,20 +27,21 @@ from bertflow_jax.training.fit import (
     prepare_data,
 )
 from bertflow_jax.training.loop import FitResult, run_fit
-from bertflow_jax.training.metrics import MetricsWriter
 from bertflow_jax.training.online import OnlineText, online_runner
+from bertflow_jax.training.processes import (
+    check_same_input,
+    first_holds,
+    first_writes_metrics,
+    restore_shared,
+    shared_workdir,
+)
 from bertflow_jax.training.steps import FitState
 from bertflow_jax.training.supervised_flow import FlowStart
-from bertflow_jax.workdir import (
-    check_inputs_outside,
-    clear_workdir,
-    lock_workdir,
-    prepare_workdir,
-)
+from bertflow_jax.workdir import check_inputs_outside, clear_workdir
 
 _log = logging.getLogger(__name__)
 # What may differ from the checkpoint on --resume: how long, and how often to log and save. The
-# cache folder only says where embeddings are kept.
+# cache folder only says where embeddings are kept, the last two how a step is run.
 _MAY_DIFFER = {
     "train.steps",
     "train.epochs",
@@ -49,6 +51,8 @@ _MAY_DIFFER = {
     "checkpoint.every",
     "checkpoint.keep",
     "cache_dir",
+    "parallel",
+    "encoder.remat",
 }
 
 
@@ -78,7 +82,7 @@ def train(
             f"objective={config.objective!r} trains the encoder: call "
             "bertflow_jax.training.supervised_run.train_encoder"
         )
-    folder = prepare_workdir(workdir, resume=resume, overwrite=overwrite)
+    folder = shared_workdir(workdir, resume=resume, overwrite=overwrite)
     if overwrite:
         check_inputs_outside(
             folder,
@@ -92,9 +96,10 @@ def train(
     encoder = load_encoder(config)
     identity = encoder.identity()
     store = CheckpointStore(folder, keep=config.checkpoint.keep)
-    with lock_workdir(folder):
+    with first_holds(folder):
+        check_same_input(config, identity, corpus.manifest)
         if resume:
-            check_resume(store, config, identity, corpus.manifest)
+            distributed.share(lambda: check_resume(store, config, identity, corpus.manifest))
         text = None
         if config.train.mode == "online":
             text = OnlineText.build(config, encoder, corpus)
@@ -102,13 +107,15 @@ def train(
         else:
             data = embed_corpus(config, encoder, identity, corpus, progress=progress)
         if overwrite:
-            clear_workdir(folder)
+            distributed.share(lambda: clear_workdir(folder))
         if resume:
             state, start = _resume(config, data, store)
         elif text is not None:
             state, start = text.start(config)
         else:
             state, start = _start(config, data)
+        state = distributed.share_arrays(state)
+        start = start.shared(config)
         make_runner = None
         if text is not None:
             data = text.with_noise(config, start)
@@ -121,18 +128,18 @@ def train(
                 **start.to_record(config),
             }
             records = Records(state_record, config.to_dict(), identity, corpus.manifest)
-            store.save({"flow": state.variables, "optimizer": state.opt_state}, records)
+            arrays = parallel.to_host({"flow": state.variables, "optimizer": state.opt_state})
+            if distributed.is_first():
+                store.save(arrays, records)
 
-        with MetricsWriter(
-            folder, tensorboard=config.train.tensorboard, resume_step=int(state.step)
-        ) as sink:
+        with first_writes_metrics(config, folder, int(state.step)) as sink:
             return run_fit(
                 config,
                 data,
                 state,
                 sink=sink,
                 save=save,
-                progress=progress,
+                progress=progress and distributed.is_first(),
                 make_runner=make_runner,
             )
 
@@ -255,9 +262,7 @@ def _resume(config: Config, data: FitData, store: CheckpointStore) -> tuple[FitS
     """Return the newest good state and how its flow was initialised."""
     blank = jax.eval_shape(lambda: blank_state(config, data.features))
     wanted = {"flow": blank.variables, "optimizer": blank.opt_state}
-    arrays, records = store.newest_good(lambda step: store.restore(step, lambda _: wanted))
-    step = records.state["step"]
-    store.set_aside_after(step)
+    arrays, record = restore_shared(store, wanted)
+    step = jax.numpy.asarray(record["step"], jax.numpy.int32)
     _log.info("resumed from step %d", step)
-    state = FitState(jax.numpy.asarray(step, jax.numpy.int32), arrays["flow"], arrays["optimizer"])
-    return state, FlowStart.from_record(records.state)
+    return FitState(step, arrays["flow"], arrays["optimizer"]), FlowStart.from_record(record)

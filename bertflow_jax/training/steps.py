@@ -12,8 +12,10 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
+from bertflow_jax import batch_axis
 from bertflow_jax.config import FlowConfig
 from bertflow_jax.flow.glow import Glow
+from bertflow_jax.training.accumulate import accumulated
 from bertflow_jax.training.losses import BitsPerDim, bits_per_dim
 
 Variables = dict[str, Any]
@@ -66,16 +68,18 @@ def spread(u: jax.Array, noise: Any, key: jax.Array) -> jax.Array:
     """
     if noise is None:
         return u
-    return u + noise * jax.random.normal(jax.random.fold_in(key, 2), u.shape)
+    return u + noise * batch_axis.draw(jax.random.normal, jax.random.fold_in(key, 2), u.shape)
 
 
-def make_update(
-    flow: FlowConfig, optimizer: optax.GradientTransformation, features: int
-) -> Callable[..., tuple[jax.Array, Any, StepMetrics]]:
-    """Return update(unravel, params, opt_state, constants, x, key) -> (params, opt_state, metrics).
+Gradient = Callable[..., tuple[jax.Array, BitsPerDim]]
 
-    One step on the embeddings x float32[B, S, D] of a batch. `params` is float32[P], `unravel`
-    makes the tree of it, `constants` are the other variables, `key` is None without dropout.
+
+def make_gradient(flow: FlowConfig, features: int) -> Gradient:
+    """Return gradient(params, constants, x, key) -> (gradient float32[P], mean bits/dim).
+
+    Of the flow's objective on a batch x float32[B, S, D]: the losses of an example's S sentences
+    add up, as in the released code. `constants` are the variables that are not trained; `key` is
+    None without dropout.
     """
     glow = Glow(features, flow)
 
@@ -88,52 +92,71 @@ def make_update(
         bits = jax.tree.map(jnp.mean, bits_per_dim(*latent))
         return x.shape[1] * bits.total, bits
 
-    def update(
-        unravel: Callable[[jax.Array], Any],
-        params: jax.Array,
-        opt_state: Any,
-        constants: Variables,
-        x: jax.Array,
-        key: jax.Array | None,
-    ) -> tuple[jax.Array, Any, StepMetrics]:
-        grads, bits = jax.grad(objective, has_aux=True)(unravel(params), constants, x, key)
-        gradient = ravel_pytree(grads)[0]
-        updates, opt_state = optimizer.update(gradient, opt_state, params)
-        metrics = StepMetrics(bits.total, bits.prior, bits.log_det, optax.tree.norm(gradient))
-        return optax.apply_updates(params, updates), opt_state, metrics
+    def gradient(
+        params: Any, constants: Variables, x: jax.Array, key: jax.Array | None
+    ) -> tuple[jax.Array, BitsPerDim]:
+        grads, bits = jax.grad(objective, has_aux=True)(params, constants, x, key)
+        return ravel_pytree(grads)[0], bits
 
-    return update
+    return gradient
+
+
+def update(
+    optimizer: optax.GradientTransformation,
+    params: jax.Array,
+    opt_state: Any,
+    gradient: jax.Array,
+    bits: BitsPerDim,
+) -> tuple[jax.Array, Any, StepMetrics]:
+    """Return (params, opt_state, metrics) after one step along a gradient; all are float32[P]."""
+    gradient, bits = batch_axis.mean((gradient, bits))
+    updates, opt_state = optimizer.update(gradient, opt_state, params)
+    metrics = StepMetrics(bits.total, bits.prior, bits.log_det, optax.tree.norm(gradient))
+    return optax.apply_updates(params, updates), opt_state, metrics
+
+
+def constants_of(variables: Variables) -> Variables:
+    """Return the variables of a flow that are not trained."""
+    return {name: value for name, value in variables.items() if name != "params"}
 
 
 def make_run_steps(
-    flow: FlowConfig, optimizer: optax.GradientTransformation, features: int, seed: int
+    flow: FlowConfig,
+    optimizer: optax.GradientTransformation,
+    features: int,
+    seed: int,
+    accumulate: int = 1,
 ) -> RunSteps:
     """Return run_steps(state, embeddings, rows, count): many steps in one device call.
 
     `embeddings` is float32[U, D], `rows` int32[K, B, S] (row numbers of the embeddings) and `count`
-    how many of the K steps to make. An example has S sentences (1, or 2 for pairs); as in the
-    released code the losses of a pair's sentences add up: the objective is S times the mean
-    bits/dim. Metrics are StepMetrics of float32[K]; entries from `count` on are 0.
+    how many of the K steps to make. An example has S sentences (1, or 2 for pairs). A batch is
+    worked through in `accumulate` pieces. Metrics are StepMetrics of float32[K]; entries from
+    `count` on are 0.
 
     The trip count is data, not shape: one compiled program serves every count, so that where a run
     was cut never changes its numbers. Inside the loop the parameters are one vector: the optimiser
     is then a few operations instead of a few for each of a hundred small arrays, which took longer
     than the flow itself.
     """
-    update = make_update(flow, optimizer, features)
+    gradient = make_gradient(flow, features)
 
     def run_steps(
         state: FitState, embeddings: jax.Array, rows: jax.Array, count: jax.Array | int
     ) -> tuple[FitState, StepMetrics]:
         start, unravel = ravel_pytree(state.variables["params"])
-        constants = {name: v for name, v in state.variables.items() if name != "params"}
+        constants = constants_of(state.variables)
 
         def body(i: jax.Array, carry: Any) -> Any:
             params, opt_state, history = carry
             step_key = jax.random.fold_in(jax.random.key(seed), state.step + i)
+
+            def compute(examples: jax.Array, key: jax.Array | None) -> tuple[jax.Array, BitsPerDim]:
+                return gradient(unravel(params), constants, embeddings[examples], key)
+
             key = step_key if flow.dropout > 0 else None
-            after = update(unravel, params, opt_state, constants, embeddings[rows[i]], key)
-            params, opt_state, metrics = after
+            direction = accumulated(compute, rows[i], accumulate, key)
+            params, opt_state, metrics = update(optimizer, params, opt_state, *direction)
             history = jax.tree.map(lambda h, m: h.at[i].set(m), history, metrics)
             return params, opt_state, history
 

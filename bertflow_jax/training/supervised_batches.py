@@ -59,6 +59,11 @@ class TokenTable:
         flat = np.concatenate(rows.ids) if rows.ids else np.zeros(0, np.int32)
         return cls(flat, np.cumsum(lengths, dtype=np.int64), rows.truncated)
 
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each text, int64[U]."""
+        return np.diff(self.offsets)
+
     def __getitem__(self, text: int) -> NDArray[np.int32]:
         return self.ids[self.offsets[text] : self.offsets[text + 1]]
 
@@ -96,11 +101,10 @@ def padded_length(longest: int, max_length: int) -> int:
 
 
 def padded(
-    rows: Sequence[Sequence[NDArray[np.int32]]], pad_id: int, max_length: int
+    rows: Sequence[Sequence[NDArray[np.int32]]], pad_id: int, length: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return ids and mask of B examples of S texts each, int32[B, S, T]; T by `padded_length`."""
-    longest = max(len(ids) for texts in rows for ids in texts)
-    shape = (len(rows), len(rows[0]), padded_length(longest, max_length))
+    """Return ids and mask of B examples of S texts each, int32[B, S, T], T the length."""
+    shape = (len(rows), len(rows[0]), length)
     input_ids, mask = np.full(shape, pad_id, np.int32), np.zeros(shape, np.int32)
     for i, texts in enumerate(rows):
         for side, ids in enumerate(texts):
@@ -165,11 +169,16 @@ class PairBatches:
             _log.warning("train.batch_size=%d is cut to the %d examples", batch_size, examples)
         self.order = ExampleOrder(examples, min(batch_size, examples), seed)
 
-    def batch(self, step: int) -> PairBatch:
-        """Return the examples of the step after `step` steps."""
+    def batch(self, step: int, wanted: slice = slice(None)) -> PairBatch:
+        """Return the examples of the step after `step` steps, or the wanted ones of them.
+
+        T is that of the whole batch.
+        """
         examples = self.order.batches(step, 1)[0]
+        longest = int(self._table.lengths[self._texts[examples % self._pairs]].max())
+        examples = examples[wanted]
         rows = [self.tokens(int(example)) for example in examples]
-        input_ids, mask = padded(rows, self._pad_id, self._max_length)
+        input_ids, mask = padded(rows, self._pad_id, padded_length(longest, self._max_length))
         pairs = examples % self._pairs
         return PairBatch(input_ids, mask, self._targets[pairs], self._labelled[pairs])
 

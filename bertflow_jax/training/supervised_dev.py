@@ -84,7 +84,11 @@ class DevSet:
         self._latent = jax.jit(lambda flow, u: Glow(u.shape[-1], config.flow).apply(flow, u)[0])
 
     def __call__(self, state: SupervisedState) -> float | None:
-        """Return the metric of a state: Spearman's rho, a share or a loss; None if undefined."""
+        """Return the metric of a state: Spearman's rho, a share or a loss; None if undefined.
+
+        The state is one of `parallel.to_host`: the next step gives the buffers of its own away, and
+        an encoder runs on all devices, the steps on those that divide the batch.
+        """
         u, v = self._vectors(state)
         if self.metric == "spearman":
             return correlation(cosine_similarity(u, v), self._pairs.targets).spearman
@@ -97,10 +101,7 @@ class DevSet:
         return float(jnp.mean(regression_loss(u, v, targets)))
 
     def _vectors(self, state: SupervisedState) -> tuple[Any, Any]:
-        # A copy: the next step gives the state's own buffers away. On the host: an encoder runs on
-        # all devices, the steps on those that divide the batch.
-        trained = jax.tree.map(lambda x: np.array(x, copy=True), state.params["encoder"])
-        params = join_params(self._start.params, trained)
+        params = join_params(self._start.params, state.params["encoder"])
         encoder = SentenceEncoder(dataclasses.replace(self._start, params=params))
         vectors = encoder.encode(
             self._texts,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bertflow_jax import distributed
 from bertflow_jax.config import Config
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.training.fit import blank_state, init_sentences, initial_state, prepare_data
@@ -43,6 +44,10 @@ class FlowStart:
             "constant_dims": list(self.constant_dims),
             "constant_deviation": self.deviation,
         }
+
+    def shared(self, config: Config) -> "FlowStart":
+        """Return the first process's."""
+        return FlowStart.from_record(distributed.share(lambda: self.to_record(config)))
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> "FlowStart":

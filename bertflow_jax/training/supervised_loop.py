@@ -14,7 +14,8 @@ from bertflow_jax.config import Config
 from bertflow_jax.errors import TrainingError
 from bertflow_jax.training.fit import planned_steps
 from bertflow_jax.training.loop import Interrupt, MetricsSink
-from bertflow_jax.training.supervised_batches import PairBatches
+from bertflow_jax.training.order import ExampleOrder
+from bertflow_jax.training.supervised_batches import PairBatch
 from bertflow_jax.training.supervised_dev import BestDev, is_better
 from bertflow_jax.training.supervised_steps import (
     SupervisedMetrics,
@@ -42,7 +43,8 @@ class LoopResult:
 
 def run_supervised(
     config: Config,
-    batches: PairBatches,
+    order: ExampleOrder,
+    make_batch: Callable[[int], PairBatch],
     step: TrainStep,
     state: SupervisedState,
     *,
@@ -57,7 +59,8 @@ def run_supervised(
 
     Args:
       config: the experiment.
-      batches: its examples.
+      order: of its examples.
+      make_batch: step -> the batch of the step after so many.
       step: the compiled step; it takes the buffers of the state it is given.
       state: where to start.
       evaluate: the dev metric of a state; called every `train.eval_every` steps (0: at every
@@ -72,9 +75,9 @@ def run_supervised(
     Raises:
       TrainingError: the loss stopped being finite; names the step.
     """
-    last = planned_steps(config.train, batches.order)
+    last = planned_steps(config.train, order)
     done = saved = int(state.step)
-    meter = _Meter(config, sink, schedule, batches.order.batch_size)
+    meter = _Meter(config, sink, schedule, order.batch_size)
     rhythm = config.train.eval_every or config.checkpoint.every
     patience = config.supervision.patience
     if evaluate is not None and best is not None and done == 0:
@@ -86,13 +89,13 @@ def run_supervised(
     bar = tqdm(total=last, initial=done, unit="step", disable=not progress)
     with bar, Interrupt() as interrupt:
         try:
-            batch = batches.batch(done)
+            batch = make_batch(done)
             while done < last and not (best and best.exhausted(patience)):
                 interrupt.check()
                 started = time.perf_counter()
                 state, pending = step(state, batch)
                 # The device is still at work: the next batch is made meanwhile.
-                batch = batches.batch(done + 1)
+                batch = make_batch(done + 1)
                 metrics = jax.device_get(pending)
                 seconds = time.perf_counter() - started
                 _check_finite(metrics, done + 1)

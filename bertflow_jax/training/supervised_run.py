@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bertflow_jax import distributed, parallel
 from bertflow_jax.checkpoint import CheckpointStore, Records
 from bertflow_jax.compilation import use_compilation_cache
 from bertflow_jax.config import Config
@@ -15,7 +16,12 @@ from bertflow_jax.data.supervision import LabelledPairs, load_dev_pairs, load_tr
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.pretrained import Encoder
 from bertflow_jax.training.fit import planned_steps
-from bertflow_jax.training.metrics import MetricsWriter
+from bertflow_jax.training.processes import (
+    check_same_input,
+    first_holds,
+    first_writes_metrics,
+    shared_workdir,
+)
 from bertflow_jax.training.run import absolute_paths, check_resume, load_encoder
 from bertflow_jax.training.supervised_batches import PairBatches, choose_labelled
 from bertflow_jax.training.supervised_dev import BestDev, DevSet
@@ -28,12 +34,7 @@ from bertflow_jax.training.supervised_state import (
     with_trained,
 )
 from bertflow_jax.training.supervised_steps import SupervisedState, supervised_part
-from bertflow_jax.workdir import (
-    check_inputs_outside,
-    clear_workdir,
-    lock_workdir,
-    prepare_workdir,
-)
+from bertflow_jax.workdir import check_inputs_outside, clear_workdir
 
 _log = logging.getLogger(__name__)
 ENCODER_FOLDER = "encoder"
@@ -84,7 +85,7 @@ def train_encoder(
       BertFlowError: anything the caller can mend; see `bertflow_jax.errors`.
     """
     config = absolute_paths(config.validate())
-    folder = prepare_workdir(workdir, resume=resume, overwrite=overwrite)
+    folder = shared_workdir(workdir, resume=resume, overwrite=overwrite)
     if overwrite:
         section = config.supervision
         paths = {"supervision.path": section.path, "supervision.dev_path": section.dev_path}
@@ -107,11 +108,12 @@ def train_encoder(
     manifest = _manifest(pairs, labelled, dev_pairs, metric)
     _log.info("%d labelled pairs, dev metric %s", int(labelled.sum()), metric)
     store = CheckpointStore(folder, keep=config.checkpoint.keep)
-    with lock_workdir(folder):
+    with first_holds(folder):
+        check_same_input(config, identity, manifest)
         if resume:
-            check_resume(store, config, identity, manifest)
+            distributed.share(lambda: check_resume(store, config, identity, manifest))
         if overwrite:
-            clear_workdir(folder)
+            distributed.share(lambda: clear_workdir(folder))
         experiment = Experiment(config, encoder, pairs, planned_steps(config.train, batches.order))
         best = None if dev_pairs is None else BestDev(metric)
         if resume:
@@ -122,26 +124,37 @@ def train_encoder(
         def save(state: SupervisedState, best: BestDev | None) -> None:
             record = experiment.record(state, start, best)
             records = Records(record, config.to_dict(), identity, manifest)
-            store.save(checkpoint_arrays(state), records, None if best is None else best.step)
+            arrays = parallel.to_host(checkpoint_arrays(state))
+            if distributed.is_first():
+                store.save(arrays, records, None if best is None else best.step)
 
-        step, state = experiment.compile(state, start, batches.order.batch_size)
+        make_batch, step, state = experiment.compile(state, start, batches)
         dev = None if dev_pairs is None else DevSet(config, encoder, dev_pairs, metric)
-        with MetricsWriter(
-            folder, tensorboard=config.train.tensorboard, resume_step=int(state.step)
-        ) as sink:
+
+        def evaluate(state: SupervisedState) -> float | None:
+            assert dev is not None
+            host = parallel.to_host(state)
+            return distributed.share(lambda: dev(host))
+
+        with first_writes_metrics(config, folder, int(state.step)) as sink:
             result = run_supervised(
                 config,
-                batches,
+                batches.order,
+                make_batch,
                 step,
                 state,
-                evaluate=dev,
+                evaluate=None if dev is None else evaluate,
                 best=best,
                 schedule=experiment.schedule,
                 sink=sink,
                 save=save,
-                progress=progress,
+                progress=progress and distributed.is_first(),
             )
-        return _finish(folder, store, encoder.encoder, result.state, result.best)
+        state = parallel.to_host(result.state)
+        saved = distributed.share(
+            lambda: _finish(folder, store, encoder.encoder, state, result.best)
+        )
+        return SupervisedResult(int(state.step), saved, result.best, folder / ENCODER_FOLDER)
 
 
 def _labelled(config: Config, pairs: LabelledPairs) -> tuple[LabelledPairs, np.ndarray]:
@@ -182,8 +195,11 @@ def _finish(
     encoder: Encoder,
     state: SupervisedState,
     best: BestDev | None,
-) -> SupervisedResult:
-    """Write WORKDIR/encoder: of the best dev evaluation, without one of the last step."""
+) -> int:
+    """Write WORKDIR/encoder: of the best dev evaluation, without one of the last step.
+
+    Returns which step that is.
+    """
     step = int(state.step)
     saved, trained = step, state.params["encoder"]
     if best is not None and best.step is not None and best.step != step:
@@ -196,4 +212,4 @@ def _finish(
     SentenceEncoder(with_trained(encoder, trained)).save_pretrained(new)
     shutil.rmtree(target, ignore_errors=True)
     new.rename(target)
-    return SupervisedResult(step, saved, best, target)
+    return saved

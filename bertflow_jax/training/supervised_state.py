@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bertflow_jax import parallel
+from bertflow_jax import distributed, parallel
 from bertflow_jax.checkpoint import CheckpointStore
 from bertflow_jax.config import Config
 from bertflow_jax.data.supervision import LabelledPairs
@@ -25,7 +25,8 @@ from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES
 from bertflow_jax.encoder.embedding import make_embed_fn
 from bertflow_jax.encoder.pretrained import Encoder
-from bertflow_jax.training.supervised_batches import PairBatches
+from bertflow_jax.training.processes import restore_shared
+from bertflow_jax.training.supervised_batches import PairBatch, PairBatches
 from bertflow_jax.training.supervised_dev import BestDev
 from bertflow_jax.training.supervised_flow import FlowStart, blank_flow, start_flow
 from bertflow_jax.training.supervised_losses import init_head
@@ -71,7 +72,7 @@ class Experiment:
 
     def start(self, batches: PairBatches) -> tuple[SupervisedState, FlowStart]:
         """Return the first state."""
-        state = self.blank(jax.random.key(self._config.seed))
+        state = distributed.share_arrays(self.blank(jax.random.key(self._config.seed)))
         if self._config.objective != "joint":
             return state, FlowStart()
         flow, flow_opt_state, start = start_flow(
@@ -81,6 +82,8 @@ class Experiment:
             len(self._pairs),
             batches.order,
         )
+        flow, flow_opt_state = distributed.share_arrays((flow, flow_opt_state))
+        start = start.shared(self._config)
         return dataclasses.replace(state, flow=flow, flow_opt_state=flow_opt_state), start
 
     def resume(
@@ -88,9 +91,7 @@ class Experiment:
     ) -> tuple[SupervisedState, FlowStart, BestDev | None]:
         """Return the newest good state with what was recorded beside it."""
         wanted = checkpoint_arrays(jax.eval_shape(self.blank, jax.random.key(0)))
-        arrays, records = store.newest_good(lambda step: store.restore(step, lambda _: wanted))
-        record = records.state
-        store.set_aside_after(record["step"])
+        arrays, record = restore_shared(store, wanted)
         _log.info("resumed from step %d", record["step"])
         if record["planned_steps"] != self._total:
             _log.warning(
@@ -113,17 +114,25 @@ class Experiment:
         return state, FlowStart.from_record(record), best
 
     def compile(
-        self, state: SupervisedState, start: FlowStart, batch_size: int
-    ) -> tuple[TrainStep, SupervisedState]:
-        """Return the step, compiled over the devices that divide the batch, and the state there."""
+        self, state: SupervisedState, start: FlowStart, batches: PairBatches
+    ) -> tuple[Callable[[int], PairBatch], TrainStep, SupervisedState]:
+        """Return (step number -> batch, the step, the state), all for the devices of the run."""
         encoder = self._encoder.encoder
         dtype = COMPUTE_DTYPES[encoder.dtype]
-        embed = make_embed_fn(encoder.config, encoder.pooling, dtype, encoder.normalize)
+        remat = self._config.encoder.remat
+        embed = make_embed_fn(encoder.config, encoder.pooling, dtype, encoder.normalize, remat)
         noise = start.noise(self._encoder.dimension)
         step = make_train_step(self._config, embed, self._optimizer, noise)
-        mesh = parallel.data_mesh(batch_size)
-        compiled = parallel.compile_train_step(step, mesh, encoder.dtype == "float32")
-        return compiled, parallel.replicate(state, mesh)
+        mode, size = self._config.parallel, batches.order.batch_size
+        mesh = parallel.data_mesh(size, self._config.train.accumulate)
+        float32 = encoder.dtype == "float32"
+        compiled = parallel.compile_train_step(step, mesh, float32, mode, state)
+        wanted = parallel.local_batch(size)
+
+        def batch(step: int) -> PairBatch:
+            return parallel.split_batch(batches.batch(step, wanted), mesh, mode)
+
+        return batch, compiled, parallel.place(state, mesh, mode)
 
     def record(
         self, state: SupervisedState, start: FlowStart, best: BestDev | None

@@ -19,12 +19,14 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
+from bertflow_jax import batch_axis
 from bertflow_jax.config import Config
 from bertflow_jax.encoder.embedding import EmbedFn
 from bertflow_jax.flow.glow import Glow
+from bertflow_jax.training.accumulate import accumulated
 from bertflow_jax.training.losses import bits_per_dim
 from bertflow_jax.training.optimizer import make_optimizer
-from bertflow_jax.training.steps import spread
+from bertflow_jax.training.steps import constants_of, make_gradient, spread, update
 from bertflow_jax.training.supervised_batches import PairBatch
 from bertflow_jax.training.supervised_losses import supervised_loss
 
@@ -105,10 +107,10 @@ def make_train_step(
     def latent(flow: dict[str, Any], x: jax.Array, key: jax.Array | None) -> Any:
         return Glow(x.shape[-1], config.flow).apply(flow, x, key)
 
-    def flow_loss(flow: dict[str, Any], u: jax.Array, key: jax.Array) -> jax.Array:
-        u = spread(u, noise, key)
+    def flow_inputs(u: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+        """Return what the flow's loss is taken of, float32[B, 2, E], and its dropout key."""
         dropout_key = jax.random.fold_in(key, 1) if config.flow.dropout > 0 else None
-        return jnp.mean(bits_per_dim(*latent(flow, u, dropout_key)).total)
+        return spread(u, noise, key).reshape(-1, _PAIR, u.shape[-1]), dropout_key
 
     def objective(
         params: dict[str, Any], flow: dict[str, Any], batch: PairBatch, key: jax.Array
@@ -133,34 +135,35 @@ def make_train_step(
             norm_penalty=section.norm_penalty,
         )
         if joint and section.flow_to_encoder:
-            loss = loss + section.flow_to_encoder * _PAIR * flow_loss(flow, u, key)
+            bits = bits_per_dim(*latent(flow, *flow_inputs(u, key))).total
+            loss = loss + section.flow_to_encoder * _PAIR * jnp.mean(bits)
         return loss, (part, u)
 
-    def fit_flow(
-        state: SupervisedState, u: jax.Array, key: jax.Array
-    ) -> tuple[dict[str, Any], Any, jax.Array, jax.Array]:
-        start, unravel = ravel_pytree(state.flow["params"])
-
-        def loss(flat: jax.Array) -> jax.Array:
-            return _PAIR * flow_loss({**state.flow, "params": unravel(flat)}, u, key)
-
-        value, gradient = jax.value_and_grad(loss)(start)
-        updates, opt_state = flow_optimizer.update(gradient, state.flow_opt_state, start)
-        params = unravel(optax.apply_updates(start, updates))
-        flow = {**state.flow, "params": params}
-        return flow, opt_state, value / _PAIR, optax.tree.norm(gradient)
-
     def step(state: SupervisedState, batch: PairBatch) -> tuple[SupervisedState, SupervisedMetrics]:
+        def compute(piece: PairBatch, key: Any) -> tuple[Any, ...]:
+            (loss, (part, u)), grads = jax.value_and_grad(objective, has_aux=True)(
+                state.params, state.flow, piece, key
+            )
+            if not joint:
+                return grads, loss, part, ()
+            flow_gradient = make_gradient(config.flow, u.shape[-1])
+            params, constants = state.flow["params"], constants_of(state.flow)
+            return grads, loss, part, flow_gradient(params, constants, *flow_inputs(u, key))
+
         key = jax.random.fold_in(jax.random.key(config.seed), state.step)
-        (loss, (part, u)), grads = jax.value_and_grad(objective, has_aux=True)(
-            state.params, state.flow, batch, key
-        )
+        parts = accumulated(compute, batch, config.train.accumulate, key)
+        grads, loss, part, flow_direction = batch_axis.mean(parts)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
         flow, flow_opt_state = state.flow, state.flow_opt_state
         bits = flow_norm = jnp.zeros(())
         if joint:
-            flow, flow_opt_state, bits, flow_norm = fit_flow(state, u, key)
+            flat, unravel = ravel_pytree(state.flow["params"])
+            flat, flow_opt_state, of_flow = update(
+                flow_optimizer, flat, state.flow_opt_state, *flow_direction
+            )
+            flow = {**state.flow, "params": unravel(flat)}
+            bits, flow_norm = of_flow.bits_per_dim, of_flow.grad_norm
         norm = optax.tree.norm(grads)
         finite = jnp.isfinite(loss + norm + bits + flow_norm)
         after = SupervisedState(state.step + 1, params, opt_state, flow, flow_opt_state)

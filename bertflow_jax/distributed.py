@@ -1,0 +1,134 @@
+"""Several processes, as on the hosts of a TPU pod slice: who is who, and what they agree on.
+
+Every process reads the text and runs the same program on its own devices; the first one alone
+reads and writes the workdir and tells the others what it found. In a run of one process everything
+here is the identity.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from bertflow_jax import errors
+from bertflow_jax.errors import BertFlowError, ConfigError
+
+_log = logging.getLogger(__name__)
+
+
+def initialize(
+    coordinator: str = "", num_processes: int = 0, process_id: int = -1, *, automatic: bool = False
+) -> None:
+    """Join the other processes of a run; must come before anything else touches a device.
+
+    Args:
+      coordinator: HOST:PORT of the first process.
+      num_processes: of the run.
+      process_id: of this one, from 0.
+      automatic: take all three from the surroundings, as on Cloud TPU or under SLURM.
+
+    Raises:
+      ConfigError: not all three are given, or what is given or found does not make a run.
+    """
+    given = bool(coordinator), num_processes > 0, process_id >= 0
+    if any(given) and not all(given):
+        raise ConfigError(
+            "--coordinator, --num_processes and --process_id belong together: give all three"
+        )
+    if all(given) and process_id >= num_processes:
+        raise ConfigError(f"--process_id={process_id} must be below --num_processes")
+    if not any(given) and not automatic:
+        return
+    try:
+        if automatic:
+            jax.distributed.initialize()
+        else:
+            jax.distributed.initialize(coordinator, num_processes, process_id)
+    except (ValueError, RuntimeError) as error:
+        raise ConfigError(
+            f"the processes of the run did not find each other ({error}): give --coordinator="
+            "HOST:PORT, --num_processes and --process_id, or --distributed=off for one process"
+        ) from error
+    _log.info(
+        "process %d of %d, %d of %d devices",
+        jax.process_index(),
+        jax.process_count(),
+        jax.local_device_count(),
+        jax.device_count(),
+    )
+    if not is_first():
+        # The first process speaks for all.
+        logging.getLogger("bertflow_jax").setLevel(logging.WARNING)
+
+
+def is_first() -> bool:
+    """Return whether this process is the one that reads and writes the workdir."""
+    return jax.process_index() == 0
+
+
+def several() -> bool:
+    """Return whether there is more than one process."""
+    return jax.process_count() > 1
+
+
+def share(make: Callable[[], Any]) -> Any:
+    """Return what make() gives in the first process, in every process; JSON-safe.
+
+    Raises:
+      BertFlowError: make() raised it in the first process; every process then does.
+    """
+    if not several():
+        return make()
+    said: dict[str, Any] = {}
+    if is_first():
+        try:
+            said = {"value": make()}
+        except BertFlowError as error:
+            said = {"error": type(error).__name__, "text": str(error)}
+    raw = json.dumps(said).encode()
+    length = int(multihost_utils.broadcast_one_to_all(np.int32(len(raw))))
+    buffer = np.zeros(length, np.uint8)
+    if is_first():
+        buffer[:] = np.frombuffer(raw, np.uint8)
+    said = json.loads(bytes(np.asarray(multihost_utils.broadcast_one_to_all(buffer))))
+    if "error" in said:
+        raise getattr(errors, said["error"], BertFlowError)(said["text"])
+    return said["value"]
+
+
+def share_arrays(tree: Any) -> Any:
+    """Return the first process's arrays in every process, as numpy; the shapes must be equal."""
+    if not several():
+        return tree
+    return jax.tree.map(np.asarray, multihost_utils.broadcast_one_to_all(tree))
+
+
+def share_array(array: np.ndarray | None) -> np.ndarray:
+    """Return the first process's array in every process; the others give None."""
+    if not several():
+        assert array is not None
+        return array
+    shape, dtype = share(lambda: None if array is None else (array.shape, str(array.dtype)))
+    return share_arrays(np.zeros(shape, dtype) if array is None else array)
+
+
+def any_process(flag: bool) -> bool:
+    """Return whether the flag is set in any process; all of them have to ask."""
+    if not several():
+        return flag
+    return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
+
+
+def by_parts(encode: Callable[[Sequence[str]], np.ndarray], texts: Sequence[str]) -> np.ndarray:
+    """Return encode(texts), float32[N, D]; every process encodes its part, all get the whole."""
+    if not several():
+        return encode(texts)
+    size = -(-len(texts) // jax.process_count())
+    start = jax.process_index() * size
+    # The last part may be short, others behind it empty: filled up, and cut off below.
+    own = [*texts[start : start + size], *[texts[0]] * size][:size]
+    return multihost_utils.process_allgather(encode(own), tiled=True)[: len(texts)]

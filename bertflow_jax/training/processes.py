@@ -1,0 +1,92 @@
+"""What the first process of a run does for all: the workdir, its checkpoints and its metrics."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from bertflow_jax import distributed
+from bertflow_jax.checkpoint import CheckpointStore
+from bertflow_jax.config import Config
+from bertflow_jax.errors import DataError
+from bertflow_jax.training.metrics import MetricsWriter
+from bertflow_jax.workdir import lock_workdir, prepare_workdir
+
+
+def shared_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Path:
+    """Return the absolute workdir as the first process sees it; see `workdir.prepare_workdir`."""
+    return Path(
+        distributed.share(lambda: str(prepare_workdir(workdir, resume=resume, overwrite=overwrite)))
+    )
+
+
+@contextlib.contextmanager
+def first_holds(folder: Path) -> Iterator[None]:
+    """Hold the workdir's lock in the first process; see `workdir.lock_workdir`."""
+    with contextlib.ExitStack() as stack:
+        distributed.share(lambda: stack.enter_context(lock_workdir(folder)))
+        yield
+
+
+@contextlib.contextmanager
+def first_writes_metrics(config: Config, folder: Path, step: int) -> Iterator[MetricsWriter | None]:
+    """Yield the writer of a run that goes on after `step`; None in the other processes."""
+    if not distributed.is_first():
+        yield None
+        return
+    with MetricsWriter(folder, tensorboard=config.train.tensorboard, resume_step=step) as sink:
+        yield sink
+
+
+def check_same_input(config: Config, identity: dict[str, Any], manifest: dict[str, Any]) -> None:
+    """Raise DataError where a process has another config, encoder or text than the first one.
+
+    Where files lie may differ from machine to machine.
+    """
+    if not distributed.several():
+        return
+    fields = config.to_dict()
+    for section, field in (("encoder", "path"), ("data", "path"), ("supervision", "path")):
+        del fields[section][field]
+    del fields["supervision"]["dev_path"], fields["cache_dir"]
+    own = {
+        "config": fields,
+        "encoder": {k: v for k, v in identity.items() if k != "path"},
+        "text": {k: v for k, v in manifest.items() if k != "source"},
+    }
+    first = distributed.share(lambda: own)
+    different = [name for name, value in first.items() if value != own[name]]
+    if distributed.any_process(bool(different)):
+        what = f"its {' and '.join(different)}" if different else "another one's input"
+        raise DataError(
+            f"process {jax.process_index()} of {jax.process_count()}: {what} differs from that of "
+            "the first process; give all of them the same files and flags"
+        )
+
+
+def restore_shared(
+    store: CheckpointStore, wanted: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return arrays and state record of the newest good step; the first process reads it.
+
+    Steps after it are set aside: the run will write its own.
+
+    Args:
+      store: of the workdir.
+      wanted: item -> tree of ShapeDtypeStruct.
+    """
+    arrays: Any = None
+
+    def read() -> dict[str, Any]:
+        nonlocal arrays
+        arrays, records = store.newest_good(lambda step: store.restore(step, lambda _: wanted))
+        store.set_aside_after(records.state["step"])
+        return records.state
+
+    record = distributed.share(read)
+    if arrays is None:
+        arrays = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), wanted)
+    return distributed.share_arrays(arrays), record
