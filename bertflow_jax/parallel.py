@@ -115,3 +115,11 @@ def default_batch_size() -> int:
     slower. 1,024 a device elsewhere.
     """
     return 64 if jax.default_backend() == "cpu" else 1024 * jax.local_device_count()
+
+
+def to_host(tree: Any) -> Any:
+    """Return a pytree's arrays as numpy arrays that nobody else writes to.
+
+    Copies: on a CPU a plain conversion is a view of the device's buffer, which a step may be given.
+    """
+    return jax.tree.map(lambda leaf: np.array(leaf, copy=True), tree)

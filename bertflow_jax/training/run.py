@@ -17,6 +17,7 @@ from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.hub import MINI_BERT
 from bertflow_jax.errors import CheckpointError, ConfigError
 from bertflow_jax.paths import user_path
+from bertflow_jax.scores import HELD_OUT, Score
 from bertflow_jax.supervision_config import comma_separated
 from bertflow_jax.training.fit import (
     FitData,
@@ -48,6 +49,7 @@ _MAY_DIFFER = {
     "train.tensorboard",
     "checkpoint.every",
     "checkpoint.keep",
+    "checkpoint.keep_best",
     "cache_dir",
 }
 
@@ -91,8 +93,8 @@ def train(
     corpus = load_text(config.data)
     encoder = load_encoder(config)
     identity = encoder.identity()
-    store = CheckpointStore(folder, keep=config.checkpoint.keep)
-    with lock_workdir(folder):
+    store = CheckpointStore(folder, config.checkpoint.keep, config.checkpoint.keep_best)
+    with lock_workdir(folder), store:
         if resume:
             check_resume(store, config, identity, corpus.manifest)
         text = None
@@ -114,14 +116,15 @@ def train(
             data = text.with_noise(config, start)
             make_runner = functools.partial(online_runner, config, text, start)
 
-        def save(state: FitState) -> None:
+        def save(state: FitState, held_out: float | None) -> None:
             state_record = {
                 "step": int(state.step),
                 "features": data.features,
                 **start.to_record(config),
             }
             records = Records(state_record, config.to_dict(), identity, corpus.manifest)
-            store.save({"flow": state.variables, "optimizer": state.opt_state}, records)
+            score = None if held_out is None else Score(HELD_OUT, held_out)
+            store.save({"flow": state.variables, "optimizer": state.opt_state}, records, score)
 
         with MetricsWriter(
             folder, tensorboard=config.train.tensorboard, resume_step=int(state.step)
@@ -132,6 +135,8 @@ def train(
                 state,
                 sink=sink,
                 save=save,
+                finish=store.finish,
+                best=store.best() if resume else None,
                 progress=progress,
                 make_runner=make_runner,
             )

@@ -14,6 +14,7 @@ from bertflow_jax.config import Config
 from bertflow_jax.data.supervision import LabelledPairs, load_dev_pairs, load_training_pairs
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.pretrained import Encoder
+from bertflow_jax.scores import Score
 from bertflow_jax.training.fit import planned_steps
 from bertflow_jax.training.metrics import MetricsWriter
 from bertflow_jax.training.run import absolute_paths, check_resume, load_encoder
@@ -106,8 +107,9 @@ def train_encoder(
     identity = encoder.identity()
     manifest = _manifest(pairs, labelled, dev_pairs, metric)
     _log.info("%d labelled pairs, dev metric %s", int(labelled.sum()), metric)
-    store = CheckpointStore(folder, keep=config.checkpoint.keep)
-    with lock_workdir(folder):
+    # WORKDIR/encoder is written from the best step.
+    store = CheckpointStore(folder, config.checkpoint.keep, max(1, config.checkpoint.keep_best))
+    with lock_workdir(folder), store:
         if resume:
             check_resume(store, config, identity, manifest)
         if overwrite:
@@ -119,10 +121,11 @@ def train_encoder(
         else:
             state, start = experiment.start(batches)
 
-        def save(state: SupervisedState, best: BestDev | None) -> None:
+        def save(state: SupervisedState, best: BestDev | None, value: float | None) -> None:
             record = experiment.record(state, start, best)
             records = Records(record, config.to_dict(), identity, manifest)
-            store.save(checkpoint_arrays(state), records, None if best is None else best.step)
+            score = None if best is None else Score(best.metric, value)
+            store.save(checkpoint_arrays(state), records, score)
 
         step, state = experiment.compile(state, start, batches.order.batch_size)
         dev = None if dev_pairs is None else DevSet(config, encoder, dev_pairs, metric)
@@ -139,6 +142,7 @@ def train_encoder(
                 schedule=experiment.schedule,
                 sink=sink,
                 save=save,
+                finish=store.finish,
                 progress=progress,
             )
         return _finish(folder, store, encoder.encoder, result.state, result.best)

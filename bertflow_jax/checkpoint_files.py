@@ -1,0 +1,111 @@
+"""The files of one checkpoint: the only file that imports orbax.
+
+orbax writes under a temporary name (`STEP.orbax-checkpoint-tmp`) and renames the folder when it is
+complete; on an object store, which cannot rename, a marker file is written last.
+
+Where an operation fails, orbax and tensorstore print tracebacks of their threads beside the error
+they raise. `_one_message` drops those, and those alone: the error itself is always raised.
+"""
+
+import contextlib
+import logging
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orbax.checkpoint as ocp
+
+TEMPORARY = ".orbax-checkpoint-tmp"
+
+
+def write_step(path: Path, arrays: Mapping[str, Any], records: Mapping[str, Any]) -> None:
+    """Write a checkpoint; a step that is there already is replaced.
+
+    Args:
+      path: folder of the step.
+      arrays: name of an item -> pytree of numpy arrays.
+      records: name -> JSON-safe dict.
+
+    Raises:
+      OSError, ValueError: it cannot be written (ValueError is tensorstore's, for a full disk too);
+        nothing of it is left.
+    """
+    items = {name: ocp.args.StandardSave(tree) for name, tree in arrays.items()} | {
+        name: ocp.args.JsonSave(value) for name, value in records.items()
+    }
+    try:
+        with _one_message(), _checkpointer() as checkpointer:
+            checkpointer.save(path, args=ocp.args.Composite(**items), force=True)
+    except BaseException:
+        # A full disk needs the room, and nothing else will ever use the half step.
+        for left in unfinished(path.parent):
+            shutil.rmtree(left, ignore_errors=True)
+        raise
+
+
+def read_records(path: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return records of a checkpoint, by name; raises what orbax raises."""
+    items = {name: ocp.args.JsonRestore() for name in names}
+    with _one_message(), _checkpointer() as checkpointer:
+        found = checkpointer.restore(path, args=ocp.args.Composite(**items))
+    return {name: dict(found[name]) for name in items}
+
+
+def read_arrays(path: Path, target: Mapping[str, Any]) -> dict[str, Any]:
+    """Return items of a checkpoint; raises what orbax raises.
+
+    Args:
+      path: folder of the step.
+      target: name of an item -> pytree of ShapeDtypeStruct (its sharding says where the arrays go)
+        or of numpy arrays (whose values do not matter: the item comes back as numpy arrays).
+    """
+    items = {name: ocp.args.StandardRestore(tree) for name, tree in target.items()}
+    with _one_message(), _checkpointer() as checkpointer:
+        found = checkpointer.restore(path, args=ocp.args.Composite(**items))
+    return {name: found[name] for name in items}
+
+
+def unfinished(folder: Path) -> list[Path]:
+    """Return what killed saves have left in a folder of checkpoints."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if TEMPORARY in path.name)
+
+
+def _checkpointer() -> ocp.Checkpointer:
+    return ocp.Checkpointer(ocp.CompositeCheckpointHandler())
+
+
+@contextlib.contextmanager
+def _one_message() -> Iterator[None]:
+    """Drop the tracebacks that threads of orbax and tensorstore print of an error we raise.
+
+    Where the operation fails the filters stay: some of the threads end later.
+    """
+    thrown, unraisable = sys.excepthook, sys.unraisablehook
+
+    def no_closed_loop(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        # tensorstore completes the other arrays after the first error has ended the event loop.
+        if not (kind is RuntimeError and str(error) == "Event loop is closed"):
+            thrown(kind, error, trace)
+
+    def no_coroutine(found: Any) -> None:
+        code = getattr(found.object, "cr_code", None)
+        if code is None or "orbax" not in code.co_filename:
+            unraisable(found)
+
+    logger = logging.getLogger("absl")
+    logger.addFilter(_no_thread_traceback)
+    sys.excepthook, sys.unraisablehook = no_closed_loop, no_coroutine
+    yield
+    logger.removeFilter(_no_thread_traceback)
+    if sys.excepthook is no_closed_loop:
+        sys.excepthook = thrown
+    if sys.unraisablehook is no_coroutine:
+        sys.unraisablehook = unraisable
+
+
+def _no_thread_traceback(record: logging.LogRecord) -> bool:
+    return not ("_SignalingThread" in str(record.msg) and record.exc_info)
