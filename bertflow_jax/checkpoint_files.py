@@ -17,7 +17,7 @@ from typing import Any
 
 import orbax.checkpoint as ocp
 
-TEMPORARY = ".orbax-checkpoint-tmp"
+from bertflow_jax.workdir import UNFINISHED_SAVE
 
 
 def write_step(path: Path, arrays: Mapping[str, Any], records: Mapping[str, Any]) -> None:
@@ -71,7 +71,7 @@ def unfinished(folder: Path) -> list[Path]:
     """Return what killed saves have left in a folder of checkpoints."""
     if not folder.is_dir():
         return []
-    return sorted(path for path in folder.iterdir() if TEMPORARY in path.name)
+    return sorted(path for path in folder.iterdir() if UNFINISHED_SAVE in path.name)
 
 
 def _checkpointer() -> ocp.Checkpointer:

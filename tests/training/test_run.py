@@ -263,6 +263,7 @@ def test_what_a_run_leaves_before_its_first_checkpoint_is_no_run(folder, tmp_pat
     (tmp_path / "metrics.jsonl").write_text("")
     (tmp_path / "tensorboard").mkdir()
     (tmp_path / ".lock").write_text("")
+    (tmp_path / "checkpoints" / "4.orbax-checkpoint-tmp").mkdir(parents=True)  # killed in a save
     train(_config(folder, 1), tmp_path)
     with pytest.raises(WorkdirError, match="not empty"):
         train(_config(folder, 1), tmp_path)
