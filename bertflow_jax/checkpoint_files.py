@@ -19,6 +19,8 @@ import orbax.checkpoint as ocp
 
 from bertflow_jax.workdir import UNFINISHED_SAVE
 
+_CLOSED = "Event loop is closed"
+
 
 def write_step(path: Path, arrays: Mapping[str, Any], records: Mapping[str, Any]) -> None:
     """Write a checkpoint; a step that is there already is replaced.
@@ -84,27 +86,23 @@ def _one_message() -> Iterator[None]:
 
     Where the operation fails the filters stay: some of the threads end later.
     """
-    thrown, unraisable = sys.excepthook, sys.unraisablehook
+    hook = sys.unraisablehook
 
-    def no_closed_loop(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        # tensorstore completes the other arrays after the first error has ended the event loop.
-        if not (kind is RuntimeError and str(error) == "Event loop is closed"):
-            thrown(kind, error, trace)
-
-    def no_coroutine(found: Any) -> None:
+    def pass_on(found: Any) -> None:
+        # tensorstore completes other arrays after the first error has ended orbax's event loop;
+        # and the coroutines that were to read them are never resumed.
+        closed = isinstance(found.exc_value, RuntimeError) and str(found.exc_value) == _CLOSED
         code = getattr(found.object, "cr_code", None)
-        if code is None or "orbax" not in code.co_filename:
-            unraisable(found)
+        if not closed and (code is None or "orbax" not in code.co_filename):
+            hook(found)
 
     logger = logging.getLogger("absl")
     logger.addFilter(_no_thread_traceback)
-    sys.excepthook, sys.unraisablehook = no_closed_loop, no_coroutine
+    sys.unraisablehook = pass_on
     yield
     logger.removeFilter(_no_thread_traceback)
-    if sys.excepthook is no_closed_loop:
-        sys.excepthook = thrown
-    if sys.unraisablehook is no_coroutine:
-        sys.unraisablehook = unraisable
+    if sys.unraisablehook is pass_on:
+        sys.unraisablehook = hook
 
 
 def _no_thread_traceback(record: logging.LogRecord) -> bool:
