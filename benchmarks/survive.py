@@ -107,15 +107,24 @@ class Victim:
             return
 
 
+def finish(arguments: list[str]) -> None:
+    """Run to the end; a run that fails is the end of the program, with its stderr."""
+    done = subprocess.run(arguments, cwd=ROOT, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"exit code {done.returncode}:\n{done.stderr}")
+
+
 def survive(kills: int, name: str, seed: int, steps: int, folder: Path) -> bool:
-    """Run both; print a table; return whether everything is as it should be."""
+    """Run both; print a table; return whether everything is as it should be.
+
+    An uninterrupted run of so many steps that lies in `folder` already is used again.
+    """
     rng = random.Random(f"{seed} {name}")
-    reference, stopped = folder / "reference", folder / "stopped"
-    # Its own caches: that the embeddings come from one makes no difference.
-    subprocess.run(
-        command(reference, steps, folder / "cache-1"), cwd=ROOT, check=True, capture_output=True
-    )
-    arguments = command(stopped, steps, folder / "cache-2")
+    reference, stopped = folder / "reference", folder / name
+    # Caches of their own: that embeddings come from one makes no difference.
+    if not newest(reference):
+        finish(command(reference, steps, folder / "cache-reference"))
+    arguments = command(stopped, steps, folder / f"cache-{name}")
     print(f"SIG{name}: {kills} kills, seed {seed}, {steps} steps, a save every {_EVERY}")
     print("kill  second  in a save  exit  steps logged  resumes from  left behind", flush=True)
     good = True
@@ -136,8 +145,7 @@ def survive(kills: int, name: str, seed: int, steps: int, folder: Path) -> bool:
             print("the run was over before: raise --steps")
             good = False
             break
-    last = [*arguments, *(["--resume"] if newest(stopped) else [])]
-    subprocess.run(last, cwd=ROOT, check=True, capture_output=True)
+    finish([*arguments, *(["--resume"] if newest(stopped) else [])])
     ours, theirs = digests(stopped), digests(reference)
     print(f"step {ours[0]} of {theirs[0]}: {'equal' if ours == theirs else 'DIFFERENT'}")
     return good and ours == theirs and not _leftovers(stopped)

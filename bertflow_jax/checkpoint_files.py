@@ -7,11 +7,12 @@ Where an operation fails, orbax and tensorstore print tracebacks of their thread
 they raise. `_one_message` drops those, and those alone: the error itself is always raised.
 """
 
+import atexit
 import contextlib
 import logging
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,26 @@ def _checkpointer() -> ocp.Checkpointer:
 def _one_message() -> Iterator[None]:
     """Drop the tracebacks that threads of orbax and tensorstore print of an error we raise.
 
-    Where the operation fails the filters stay: some of the threads end later.
+    Where the operation fails the filters stay, and come back at the interpreter's end: some of the
+    threads end later, some of the coroutines with the interpreter.
     """
+    before = sys.unraisablehook
+    logger = logging.getLogger("absl")
+    logger.addFilter(_no_thread_traceback)
+    ours = _filter_unraisable()
+    try:
+        yield
+    except BaseException:
+        atexit.unregister(_filter_unraisable)
+        atexit.register(_filter_unraisable)
+        raise
+    logger.removeFilter(_no_thread_traceback)
+    if sys.unraisablehook is ours:
+        sys.unraisablehook = before
+
+
+def _filter_unraisable() -> Callable[[Any], Any]:
+    """Install a filter before the hook for exceptions that nobody can catch; return it."""
     hook = sys.unraisablehook
 
     def pass_on(found: Any) -> None:
@@ -96,13 +115,8 @@ def _one_message() -> Iterator[None]:
         if not closed and (code is None or "orbax" not in code.co_filename):
             hook(found)
 
-    logger = logging.getLogger("absl")
-    logger.addFilter(_no_thread_traceback)
     sys.unraisablehook = pass_on
-    yield
-    logger.removeFilter(_no_thread_traceback)
-    if sys.unraisablehook is pass_on:
-        sys.unraisablehook = hook
+    return pass_on
 
 
 def _no_thread_traceback(record: logging.LogRecord) -> bool:
