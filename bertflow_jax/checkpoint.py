@@ -20,9 +20,6 @@ and the serialisation of records stay in the caller, deleting has to wait for th
 back, and an error is logged with its traceback before it is raised.
 """
 
-import dataclasses
-import hashlib
-import json
 import logging
 import shutil
 from collections.abc import Callable
@@ -35,31 +32,15 @@ import numpy as np
 
 from bertflow_jax import checkpoint_files, parallel
 from bertflow_jax.background import Background
+from bertflow_jax.checkpoint_records import RECORD_NAMES, records_digest
+from bertflow_jax.checkpoint_records import Records as Records
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError
 from bertflow_jax.paths import user_path
 from bertflow_jax.scores import Score, best_steps, recorded_score
 
 _log = logging.getLogger(__name__)
-_RECORDS = ("state", "config", "encoder", "manifest")
 _DYING = ".deleted"  # a step on its way out
-
-
-@dataclasses.dataclass(frozen=True)
-class Records:
-    """What a checkpoint says besides arrays; every field is a JSON-safe dict.
-
-    Attributes:
-      state: step, rows of the ActNorm initialisation, digests of the arrays.
-      config: as `bertflow_jax.config.Config.to_dict`.
-      encoder: as `SentenceEncoder.identity`.
-      manifest: as `bertflow_jax.data.text.TextCorpus.manifest`.
-    """
-
-    state: dict[str, Any]
-    config: dict[str, Any]
-    encoder: dict[str, Any]
-    manifest: dict[str, Any]
 
 
 class CheckpointStore:
@@ -133,11 +114,11 @@ class CheckpointStore:
         Raises:
           WorkdirError: the save before this one failed; see `wait`.
         """
-        if set(arrays) & set(_RECORDS):
+        if set(arrays) & set(RECORD_NAMES):
             raise AssertionError(f"items of arrays may not be named like records: {set(arrays)}")
         self.wait()
         step = records.state["step"]
-        said = json.loads(json.dumps(dataclasses.asdict(records)))  # a copy that nobody else holds
+        said = records.to_dict()
         if score is not None:
             said["state"]["score"] = score.to_record()
         host = parallel.to_host(arrays)
@@ -183,7 +164,7 @@ class CheckpointStore:
     def _write(self, step: int, host: dict[str, Any], said: dict[str, Any]) -> None:
         path = self.folder / str(step)
         said["state"]["digests"] = {name: tree_digest(tree) for name, tree in host.items()}
-        said["state"]["records_sha256"] = _records_digest(said)
+        said["state"]["records_sha256"] = records_digest(said)
         try:
             checkpoint_files.write_step(path, host, said)
         except (OSError, ValueError) as error:
@@ -249,11 +230,11 @@ class CheckpointStore:
 
     def _records(self, step: int) -> Records:
         try:
-            said = checkpoint_files.read_records(self.folder / str(step), _RECORDS)
+            said = checkpoint_files.read_records(self.folder / str(step), RECORD_NAMES)
             digest = said["state"].pop("records_sha256", None)
         except Exception as error:
             raise self._damaged(step, error) from error
-        if digest != _records_digest(said):
+        if digest != records_digest(said):
             raise self._damaged(step, "its records differ from their digest")
         if said["state"].get("step") != step:
             raise self._damaged(step, f"it is a checkpoint of step {said['state'].get('step')}")
@@ -340,7 +321,3 @@ class CheckpointStore:
 def _like(array: np.ndarray) -> np.ndarray:
     """Return an array of the same shape and type that takes no memory."""
     return np.broadcast_to(np.zeros((), array.dtype), array.shape)
-
-
-def _records_digest(records: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(records, sort_keys=True).encode()).hexdigest()
