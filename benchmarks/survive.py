@@ -1,8 +1,10 @@
 """Kill a run again and again; what it ends with must be what an uninterrupted run ends with.
 
     python -m benchmarks.survive --kills=20 --signal=KILL|TERM --seed=0 [--steps=300]
+                                 [--objective=flow|regression]
 
-Fits a small flow on the bundled corpus with mini_bert, saved every few steps, once without a stop.
+Fits a small flow on the bundled corpus with mini_bert, or trains mini_bert on a few scored pairs,
+saved every few steps, once without a stop.
 Then the same run again, which gets a signal at random moments: half of them while a save is under
 way (its temporary folder is there), the others at a random time after its first line of metrics.
 Each time it is resumed with --resume, until it has been stopped so often; the last one ends by
@@ -24,13 +26,22 @@ from bertflow_jax.checkpoint import CheckpointStore
 ROOT = Path(__file__).resolve().parents[1]
 _EVERY = 4  # steps between two saves
 _DELAY = 1.0  # seconds after the first metrics in which a random moment lies
+_PAIRS = """sentence1\tsentence2\tlabel
+A man sleeps.\tA person rests.\t4.5
+A man sleeps.\tA man is awake.\t1
+It rains.\tThe hills are green.\t2
+A dog runs.\tAn animal moves.\t4
+A dog runs.\tThe cat is asleep.\t1.5
+Two men talk.\tNo one speaks.\t0.5
+"""
 # What a stopped process may end with: killed, or saved (75); TERM before the loop is a death (-15).
 _ENDS = {"KILL": {-signal.SIGKILL}, "TERM": {75, -signal.SIGTERM}}
 
 
-def command(workdir: Path, steps: int, cache: Path) -> list[str]:
+def command(workdir: Path, steps: int, cache: Path, objective: str) -> list[str]:
     """Return the command line of the run."""
     fields = {
+        "objective": objective,
         "encoder.path": "mini_bert",
         "flow.levels": 2,
         "flow.depth": 2,
@@ -44,6 +55,15 @@ def command(workdir: Path, steps: int, cache: Path) -> list[str]:
         "checkpoint.keep": 2,
         "cache_dir": cache,
     }
+    if objective != "flow":
+        pairs = workdir.parent / "pairs.tsv"
+        pairs.write_text(_PAIRS, "utf-8")
+        fields |= {
+            "supervision.path": pairs,
+            "supervision.dev_path": pairs,
+            "supervision.dev_metric": "spearman",
+            "train.batch_size": 4,
+        }
     flags = [f"--config.{name}={value}" for name, value in fields.items()]
     return [sys.executable, "train.py", "--config=configs/demo.py", f"--workdir={workdir}", *flags]
 
@@ -114,7 +134,9 @@ def finish(arguments: list[str]) -> None:
         raise SystemExit(f"exit code {done.returncode}:\n{done.stderr}")
 
 
-def survive(kills: int, name: str, seed: int, steps: int, folder: Path) -> bool:
+def survive(
+    kills: int, name: str, seed: int, steps: int, folder: Path, objective: str = "flow"
+) -> bool:
     """Run both; print a table; return whether everything is as it should be.
 
     An uninterrupted run of so many steps that lies in `folder` already is used again.
@@ -123,9 +145,11 @@ def survive(kills: int, name: str, seed: int, steps: int, folder: Path) -> bool:
     reference, stopped = folder / "reference", folder / name
     # Caches of their own: that embeddings come from one makes no difference.
     if not newest(reference):
-        finish(command(reference, steps, folder / "cache-reference"))
-    arguments = command(stopped, steps, folder / f"cache-{name}")
-    print(f"SIG{name}: {kills} kills, seed {seed}, {steps} steps, a save every {_EVERY}")
+        finish(command(reference, steps, folder / "cache-reference", objective))
+    arguments = command(stopped, steps, folder / f"cache-{name}", objective)
+    print(
+        f"{objective}, SIG{name}: {kills} kills, seed {seed}, {steps} steps, saved every {_EVERY}"
+    )
     print("kill  second  in a save  exit  steps logged  resumes from  left behind", flush=True)
     good = True
     for number in range(1, kills + 1):
@@ -163,9 +187,17 @@ def main() -> None:
     parser.add_argument("--signal", choices=sorted(_ENDS), default="KILL")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--objective", choices=("flow", "regression"), default="flow")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bertflow-survive-") as folder:
-        fine = survive(options.kills, options.signal, options.seed, options.steps, Path(folder))
+        fine = survive(
+            options.kills,
+            options.signal,
+            options.seed,
+            options.steps,
+            Path(folder),
+            options.objective,
+        )
     raise SystemExit(0 if fine else 1)
 
 
