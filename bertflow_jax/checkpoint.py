@@ -1,10 +1,10 @@
-"""Checkpoints: the only file that imports orbax.
+"""Checkpoints of a run: saved in the background, checked by digests, the newest and the best kept.
 
 One folder a step under WORKDIR/checkpoints/, with separate items:
 
     flow       flow variables: "params" and, for some flows, "constants"
     optimizer  optimiser state
-    state      step, ActNorm initialisation, digests of the two items above
+    state      step, ActNorm initialisation, score, digests of the two items above
     config     the whole configuration
     encoder    identity of the encoder (digests of weights and tokenizer, pooling, max length)
     manifest   which text was used
@@ -13,103 +13,211 @@ A run that trains the encoder has other arrays: see `training.supervised_run`.
 
 A step is written under a temporary name and renamed when complete. A damaged step is noticed by
 the digests of its arrays as well as by what orbax itself finds.
+
+`save` copies the arrays and returns; one background thread makes the digests, writes and then
+deletes older steps. That thread is ours and not orbax's `AsyncCheckpointer`: with that one digests
+and the serialisation of records stay in the caller, deleting has to wait for the caller to come
+back, and an error is logged with its traceback before it is raised.
 """
 
-import dataclasses
-import hashlib
-import json
 import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 
+from bertflow_jax import checkpoint_files, distributed, parallel
+from bertflow_jax.background import Background
+from bertflow_jax.checkpoint_records import RECORD_NAMES, records_digest
+from bertflow_jax.checkpoint_records import Records as Records
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError
 from bertflow_jax.paths import user_path
+from bertflow_jax.scores import Score, best_steps, recorded_score
 
 _log = logging.getLogger(__name__)
-_RECORDS = ("state", "config", "encoder", "manifest")
-
-
-@dataclasses.dataclass(frozen=True)
-class Records:
-    """What a checkpoint says besides arrays; every field is a JSON-safe dict.
-
-    Attributes:
-      state: step, rows of the ActNorm initialisation, digests of the arrays.
-      config: as `bertflow_jax.config.Config.to_dict`.
-      encoder: as `SentenceEncoder.identity`.
-      manifest: as `bertflow_jax.data.text.TextCorpus.manifest`.
-    """
-
-    state: dict[str, Any]
-    config: dict[str, Any]
-    encoder: dict[str, Any]
-    manifest: dict[str, Any]
+_DYING = ".deleted"  # a step on its way out
 
 
 class CheckpointStore:
     """The checkpoints of one workdir.
 
+    A run that writes enters the store as a context, which ends with no save under way. Every
+    method waits for the save before it.
+
     Attributes:
       folder: absolute path of WORKDIR/checkpoints.
     """
 
-    def __init__(self, workdir: str | Path, keep: int | None = None):
-        """Open the store; `keep` newest checkpoints stay when saving (None: all)."""
+    def __init__(self, workdir: str | Path, keep: int | None = None, keep_best: int = 0):
+        """Open the store.
+
+        Args:
+          workdir: of the run.
+          keep: how many of the newest checkpoints stay when saving (None: all).
+          keep_best: how many of those with the best scores stay besides.
+        """
         self.folder = user_path(workdir, "--workdir").absolute() / "checkpoints"
-        self._keep = keep
+        self._keep, self._keep_best = keep, keep_best
+        self._background = Background("checkpoint")
+        self._scores: dict[int, Score | None] = {}
+        self._last: tuple[int, dict[str, Any]] | None = None
+
+    def __enter__(self) -> "CheckpointStore":
+        """Delete what killed saves have left."""
+        if not distributed.is_first():
+            return self
+        left = [*checkpoint_files.unfinished(self.folder), *self._half_deleted()]
+        for path in left:
+            _log.warning("%s is what a stopped run left of a save: deleted", path)
+            shutil.rmtree(path, ignore_errors=True)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.wait()
+        except WorkdirError as failed:
+            if error is None:
+                raise
+            _log.warning("%s", failed)  # beside the error that ends the run
 
     def steps(self) -> list[int]:
         """Return the complete steps in ascending order."""
+        self.wait()
+        return self._steps()
+
+    def _steps(self) -> list[int]:
         if not self.folder.is_dir():
             return []
         names = [path.name for path in self.folder.iterdir() if path.is_dir()]
         # No other spelling of a number than the one that is written: not 007, not superscripts.
         return sorted(int(n) for n in names if n.isascii() and n.isdigit() and str(int(n)) == n)
 
-    def save(self, arrays: dict[str, Any], records: Records, protected: int | None = None) -> None:
-        """Write a step and check that it is there; older steps beyond `keep` go afterwards.
+    def save(self, arrays: dict[str, Any], records: Records, score: Score | None = None) -> None:
+        """Copy the arrays and write a step in the background, after the save before it.
+
+        Once it is complete, older steps go that are neither among the newest `keep` nor among the
+        best `keep_best`. Of several processes all call it, and the first one writes.
 
         Args:
           arrays: name of an item -> pytree that is not empty, as {"flow": ..., "optimizer": ...}.
           records: the rest; `records.state["step"]` names the step.
-          protected: a step that stays, whatever its age: the best one.
+          score: of the step; it is added to `records.state`.
 
         Raises:
-          WorkdirError: the folder cannot be written (names it), or the written step is incomplete.
+          WorkdirError: the save before this one failed; see `wait`.
         """
-        if set(arrays) & set(_RECORDS):
+        if set(arrays) & set(RECORD_NAMES):
             raise AssertionError(f"items of arrays may not be named like records: {set(arrays)}")
+        host = parallel.to_host(arrays)
+        distributed.share(lambda: self._begin(host, records, score))
+
+    def _begin(self, host: dict[str, Any], records: Records, score: Score | None) -> None:
+        self.wait()
         step = records.state["step"]
-        host = jax.tree.map(np.asarray, arrays)
-        said = dataclasses.asdict(records)
-        said["state"]["digests"] = {name: tree_digest(tree) for name, tree in host.items()}
-        said["state"]["records_sha256"] = _records_digest(said)
-        items = {name: ocp.args.StandardSave(tree) for name, tree in host.items()} | {
-            name: ocp.args.JsonSave(value) for name, value in said.items()
-        }
+        said = records.to_dict()
+        if score is not None:
+            said["state"]["score"] = score.to_record()
+        self._last = step, jax.tree.map(_like, host)
+        self._scores[step] = recorded_score(said["state"])
+        self._background.start(lambda: self._write(step, host, said))
+
+    def wait(self) -> None:
+        """Wait for the save under way.
+
+        Raises:
+          WorkdirError: the folder could not be written (names it), or the step is incomplete.
+        """
+        self._background.wait()
+
+    def finish(self) -> None:
+        """Wait for the last save and read it back: its arrays must be those that were saved.
+
+        Raises:
+          WorkdirError: as `wait`, or what is on the disk is something else; in every process.
+        """
+        distributed.share(self._verify_last)
+
+    def _verify_last(self) -> None:
+        self.wait()
+        if self._last is None:
+            return
+        step, shapes = self._last
+        self._last = None
         try:
-            with self._checkpointer() as checkpointer:
-                checkpointer.save(
-                    self.folder / str(step), args=ocp.args.Composite(**items), force=True
-                )
-        except (OSError, ValueError) as error:  # ValueError is tensorstore's, for a full disk too
+            self._read(step, self.records(step), shapes)
+        except CheckpointError as error:
             raise WorkdirError(
-                f"checkpoint {self.folder / str(step)} could not be written: {error}; "
+                f"{error}: it was written without an error and reads otherwise; the disk of "
+                f"{self.folder} is not to be trusted"
+            ) from error
+
+    def best(self) -> tuple[int, Score] | None:
+        """Return the step with the best score and the score; None where no step has one."""
+        scores = self._known_scores(self.steps())
+        for step in best_steps(scores):
+            if (score := scores[step]) is not None:
+                return step, score
+        return None
+
+    def _write(self, step: int, host: dict[str, Any], said: dict[str, Any]) -> None:
+        path = self.folder / str(step)
+        said["state"]["digests"] = {name: tree_digest(tree) for name, tree in host.items()}
+        said["state"]["records_sha256"] = records_digest(said)
+        try:
+            checkpoint_files.write_step(path, host, said)
+        except (OSError, ValueError) as error:
+            text = str(error).strip().splitlines()
+            raise WorkdirError(
+                f"checkpoint {path} could not be written: {text[0][:500] if text else error!r}; "
                 "earlier checkpoints are kept"
             ) from error
-        older = [other for other in self.steps() if other < step]
-        for old in older[: max(0, len(older) - self._keep + 1)] if self._keep else []:
-            if old != protected:
-                shutil.rmtree(self.folder / str(old))
-        if step not in self.steps():
-            raise WorkdirError(f"checkpoint {self.folder / str(step)} is missing after the save")
+        if step not in self._steps():
+            raise WorkdirError(f"checkpoint {path} is missing after the save")
+        self._prune(step)
+
+    def _prune(self, step: int) -> None:
+        """Delete older steps that are neither among the newest nor among the best."""
+        older = [other for other in self._steps() if other < step]
+        if self._keep is None or len(older) < self._keep:
+            return
+        kept = set(older[len(older) - self._keep + 1 :])
+        if self._keep_best:
+            kept |= set(best_steps(self._known_scores([*older, step]))[: self._keep_best])
+        for old in [old for old in older if old not in kept]:
+            # Renamed first: a run killed here must not leave a damaged step.
+            dying = self.folder / f"{old}{_DYING}"
+            try:
+                (self.folder / str(old)).rename(dying)
+                shutil.rmtree(dying)
+            except OSError as error:
+                raise WorkdirError(
+                    f"checkpoint {self.folder / str(old)} could not be deleted: {error}; the newer "
+                    f"ones are kept"
+                ) from error
+
+    def _half_deleted(self) -> list[Path]:
+        return sorted(self.folder.glob(f"*{_DYING}")) if self.folder.is_dir() else []
+
+    def _known_scores(self, steps: list[int]) -> dict[int, Score | None]:
+        """Return the scores of steps, read where this process has not made them itself."""
+        for step in steps:
+            if step not in self._scores:
+                try:
+                    self._scores[step] = recorded_score(self._records(step).state)
+                except CheckpointError as error:
+                    _log.warning("%s; it has no score", error)
+                    self._scores[step] = None
+        return {step: self._scores[step] for step in steps}
 
     def set_aside_after(self, step: int) -> None:
         """Rename the steps after one that a run resumes from: it will write its own."""
@@ -125,17 +233,16 @@ class CheckpointStore:
         Raises:
           CheckpointError: a record is missing or damaged.
         """
+        self.wait()
+        return self._records(step)
+
+    def _records(self, step: int) -> Records:
         try:
-            with self._checkpointer() as checkpointer:
-                found = checkpointer.restore(
-                    self.folder / str(step),
-                    args=ocp.args.Composite(**{name: ocp.args.JsonRestore() for name in _RECORDS}),
-                )
-            said = {name: dict(found[name]) for name in _RECORDS}
+            said = checkpoint_files.read_records(self.folder / str(step), RECORD_NAMES)
             digest = said["state"].pop("records_sha256", None)
         except Exception as error:
             raise self._damaged(step, error) from error
-        if digest != _records_digest(said):
+        if digest != records_digest(said):
             raise self._damaged(step, "its records differ from their digest")
         if said["state"].get("step") != step:
             raise self._damaged(step, f"it is a checkpoint of step {said['state'].get('step')}")
@@ -160,21 +267,18 @@ class CheckpointStore:
             lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=device),
             abstract(records),
         )
+        return self._read(step, records, target), records
+
+    def _read(self, step: int, records: Records, target: dict[str, Any]) -> dict[str, Any]:
+        """Return the arrays of a step, compared with their digests."""
         try:
-            with self._checkpointer() as checkpointer:
-                found = checkpointer.restore(
-                    self.folder / str(step),
-                    args=ocp.args.Composite(
-                        **{name: ocp.args.StandardRestore(tree) for name, tree in target.items()}
-                    ),
-                )
-            arrays = {name: found[name] for name in target}
+            arrays = checkpoint_files.read_arrays(self.folder / str(step), target)
         except Exception as error:
             raise self._damaged(step, error) from error
         for name, tree in arrays.items():
             if tree_digest(tree) != records.state["digests"][name]:
                 raise self._damaged(step, f"the arrays of item {name!r} differ from their digest")
-        return arrays, records
+        return arrays
 
     def newest_good(self, check: Any, step: int | None = None) -> Any:
         """Return check(step) for the step asked for, or the newest step for which it succeeds.
@@ -205,9 +309,6 @@ class CheckpointStore:
                 _log.warning("%s; trying the one before", error)
         raise CheckpointError(f"every checkpoint in {self.folder} is damaged ({steps})")
 
-    def _checkpointer(self) -> ocp.Checkpointer:
-        return ocp.Checkpointer(ocp.CompositeCheckpointHandler())
-
     def _damaged(self, step: int, cause: object) -> CheckpointError:
         """Return the error of a damaged step; what is no damage is raised at once."""
         if isinstance(cause, MemoryError):
@@ -225,5 +326,6 @@ class CheckpointStore:
         )
 
 
-def _records_digest(records: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(records, sort_keys=True).encode()).hexdigest()
+def _like(array: np.ndarray) -> np.ndarray:
+    """Return an array of the same shape and type that takes no memory."""
+    return np.broadcast_to(np.zeros((), array.dtype), array.shape)

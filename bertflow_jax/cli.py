@@ -1,7 +1,9 @@
 """The shell around every command: flags, error texts and exit codes.
 
-Exit codes: 0 done, 2 a mistake the user can mend (its text on stderr, no traceback), 130 stopped
-with Ctrl-C. Anything else is a bug of ours and shows its traceback.
+Exit codes: 0 done; 2 a mistake the user can mend (its text on stderr, no traceback); 75 stopped by
+SIGTERM with everything saved, so that the same command goes on (with --resume where it has that
+flag; EX_TEMPFAIL); 130 stopped with Ctrl-C. A SIGTERM before there is anything to save ends the
+process by that signal, 143 for a shell. Anything else is a bug of ours and shows its traceback.
 
 A command calls `run` before it imports what takes seconds, so that Ctrl-C ends that too.
 """
@@ -21,7 +23,9 @@ from absl import app, flags
 
 from bertflow_jax.config import Config, field_names
 from bertflow_jax.errors import BertFlowError
-from bertflow_jax.interrupt import heeded, was_pressed
+from bertflow_jax.interrupt import Preempted, heeded, was_pressed
+
+_EX_TEMPFAIL = 75  # of sysexits.h: try again
 
 
 def run(main: Callable[[], None]) -> NoReturn:
@@ -41,22 +45,24 @@ def _call(main: Callable[[], None]) -> int:
     try:
         main()
     except BaseException as error:
+        if isinstance(error, Preempted):
+            _end_stopped("stopped by SIGTERM", _EX_TEMPFAIL)
         # Inside an import Ctrl-C can come out as an ImportError.
         if isinstance(error, KeyboardInterrupt) or was_pressed():
-            _end_interrupted()
+            _end_stopped("interrupted", 130)
         if isinstance(error, BertFlowError):
             return _report(str(error))
         raise
     return 0
 
 
-def _end_interrupted() -> NoReturn:
-    print("interrupted", file=sys.stderr)
+def _end_stopped(text: str, code: int) -> NoReturn:
+    print(text, file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
     # Not sys.exit: JAX's threads may be inside a device call, and taking the interpreter down
     # under them sometimes ends in a segmentation fault instead of this code.
-    os._exit(130)
+    os._exit(code)
 
 
 def _parse(argv: list[str]) -> list[str]:

@@ -143,7 +143,8 @@ class TrainConfig:
         released: BERT runs inside the step with its dropout on, so that an embedding is another one
         every time).
       log_every: steps between two lines of metrics.
-      eval_every: steps between two held-out evaluations; 0 evaluates at saves and at the end.
+      eval_every: steps between two held-out evaluations; 0 evaluates at saves and at the end. A
+        flow fit with `checkpoint.keep_best` evaluates at its saves in any case.
       tensorboard: also write a TensorBoard event file.
     """
 
@@ -205,15 +206,18 @@ class CheckpointConfig:
     Attributes:
       every: steps between two checkpoints (the last step is always saved).
       keep: how many of the newest checkpoints stay.
+      keep_best: how many of those with the best scores stay besides: lowest held-out bits/dim of a
+        flow fit, best dev metric of a supervised run, which always keeps at least that one.
     """
 
     every: int = 500
     keep: int = 3
+    keep_best: int = 1
 
     def validate(self, prefix: str = "checkpoint.") -> None:
         """Raise ConfigError for an impossible value."""
         check_types(self, prefix)
-        check_least(self, prefix, every=1, keep=1)
+        check_least(self, prefix, every=1, keep=1, keep_best=0)
 
 
 @dataclasses.dataclass

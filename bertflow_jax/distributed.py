@@ -116,11 +116,11 @@ def share_array(array: np.ndarray | None) -> np.ndarray:
     return share_arrays(np.zeros(shape, dtype) if array is None else array)
 
 
-def any_process(flag: bool) -> bool:
-    """Return whether the flag is set in any process; all of them have to ask."""
+def any_process(*flags: bool) -> list[bool]:
+    """Return which flags are set in any process; all of them have to ask."""
     if not several():
-        return flag
-    return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
+        return list(flags)
+    return np.any(multihost_utils.process_allgather(np.asarray(flags)), axis=0).tolist()
 
 
 def by_parts(encode: Callable[[Sequence[str]], np.ndarray], texts: Sequence[str]) -> np.ndarray:

@@ -1,4 +1,8 @@
-"""Ctrl-C: never swallowed, and where rows or steps are at stake, at a place where none are lost."""
+"""Ctrl-C and SIGTERM: never swallowed, and at a place where no rows or steps are lost.
+
+SIGTERM is how a scheduler tells that the machine is wanted elsewhere. Where nothing is at stake
+(loading, embedding) it ends the process as ever, which a shell sees as exit code 143.
+"""
 
 import contextlib
 import os
@@ -10,40 +14,67 @@ from typing import Any
 
 _AGAIN = 0.05  # seconds after which a Ctrl-C that was swallowed is sent again
 _pressed = threading.Event()
+_command = threading.Event()  # set inside `heeded`
+
+
+class Preempted(KeyboardInterrupt):
+    """SIGTERM came; like Ctrl-C it passes every `except Exception`."""
 
 
 class Interrupt:
-    """Ctrl-C as a request that a loop looks at between two chunks.
+    """Ctrl-C and SIGTERM as requests that a loop looks at between two chunks.
 
     Raised wherever it happens to arrive, KeyboardInterrupt can be swallowed by a callback inside
-    JAX, and the run would go on. A second Ctrl-C is raised at once.
+    JAX, and the run would go on. A second Ctrl-C is raised at once; a second SIGTERM changes
+    nothing, because schedulers send several and what is being saved must be completed.
+
+    Attributes:
+      requested: whether either has come.
+      terminated: whether SIGTERM came first.
     """
 
-    def __init__(self, notice: str = "") -> None:
-        """Take a notice that the first Ctrl-C writes to stderr."""
+    def __init__(self, notice: str = "", *, preemptible: bool = True) -> None:
+        """Take a notice that the first request writes to stderr.
+
+        Args:
+          notice: the text.
+          preemptible: take SIGTERM too; False where there is nothing to save. A program that
+            handles SIGTERM itself keeps its handler.
+        """
         self.requested = False
+        self.terminated = False
         self._notice = notice.encode()
-        self._before: Any = None
+        self._preemptible = preemptible
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupt":
         self.requested = _pressed.is_set()  # where a library has caught it
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._handle)
+            self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._handle)
+            if self._preemptible and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+                self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._handle)
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+        for number, handler in self._before.items():
+            # A command on its way out after SIGTERM is not killed by the next one.
+            if not (number == signal.SIGTERM and self.terminated and _command.is_set()):
+                signal.signal(number, handler)
 
     def _handle(self, number: int, frame: object) -> None:
-        if self.requested:
+        if self.requested and number == signal.SIGINT:
             raise KeyboardInterrupt
+        if self.requested:
+            return
         self.requested = True
+        self.terminated = number == signal.SIGTERM
         with contextlib.suppress(OSError):  # stderr may be closed
             os.write(2, self._notice)  # a print could come in the middle of another one
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if Ctrl-C was pressed."""
+        """Raise KeyboardInterrupt if Ctrl-C was pressed, Preempted if SIGTERM came first."""
+        if self.terminated:
+            raise Preempted
         if self.requested:
             raise KeyboardInterrupt
 
@@ -81,7 +112,9 @@ def heeded() -> Iterator[None]:
 
     # A process started in the background ignores Ctrl-C, which is meant for another one.
     ours = before in (signal.default_int_handler, _end)
+    terminate = signal.getsignal(signal.SIGTERM)
     _pressed.clear()
+    _command.set()
     sys.unraisablehook = send_again
     try:
         if ours:
@@ -91,6 +124,9 @@ def heeded() -> Iterator[None]:
         sys.unraisablehook = hook
         if ours:
             signal.signal(signal.SIGINT, before)
+        if signal.getsignal(signal.SIGTERM) is not terminate:
+            signal.signal(signal.SIGTERM, terminate)
+        _command.clear()
         _pressed.clear()
 
 

@@ -12,7 +12,9 @@ from bertflow_jax.errors import ConfigError, WorkdirError
 from bertflow_jax.paths import user_path
 
 _LOCK = ".lock"
-_BEFORE_A_CHECKPOINT = {_LOCK, "metrics.jsonl", "tensorboard"}
+_CHECKPOINTS = "checkpoints"
+_BEFORE_A_CHECKPOINT = {_LOCK, "metrics.jsonl", "metrics.tmp", "tensorboard", _CHECKPOINTS}
+UNFINISHED_SAVE = ".orbax-checkpoint-tmp"  # in the name of a folder that orbax is still writing
 
 
 def prepare_output(folder: str | os.PathLike[str], flag: str = "--output") -> Path:
@@ -23,6 +25,8 @@ def prepare_output(folder: str | os.PathLike[str], flag: str = "--output") -> Pa
     """
     if not str(folder).strip():
         raise WorkdirError(f"{flag} is blank; name a folder")
+    if "://" in str(folder):
+        raise WorkdirError(f"{flag}={folder} is no folder of this machine, and no other is written")
     path = user_path(folder, flag).absolute()
     if os.path.isfile(path):
         raise WorkdirError(f"{flag}={folder} is a file; name a folder")
@@ -47,8 +51,7 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
     if resume and overwrite:
         raise ConfigError("--resume and --overwrite exclude each other: give one")
     folder = prepare_output(workdir, "--workdir")
-    # What a run leaves that was stopped before its first checkpoint is no run.
-    if resume or {path.name for path in folder.iterdir()} <= _BEFORE_A_CHECKPOINT:
+    if resume or not _holds_a_run(folder):
         return folder
     if not overwrite:
         raise WorkdirError(
@@ -59,6 +62,17 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
         if Path(kept).resolve().is_relative_to(folder.resolve()):
             raise WorkdirError(f"--workdir={workdir} --overwrite would delete {kept}")
     return folder
+
+
+def _holds_a_run(folder: Path) -> bool:
+    """Return whether there is more than a run leaves that was stopped before its first checkpoint.
+
+    Killed inside that save, it leaves the save's temporary folder.
+    """
+    if not {path.name for path in folder.iterdir()} <= _BEFORE_A_CHECKPOINT:
+        return True
+    saves = folder / _CHECKPOINTS
+    return saves.is_dir() and any(UNFINISHED_SAVE not in path.name for path in saves.iterdir())
 
 
 def clear_workdir(folder: Path) -> None:

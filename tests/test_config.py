@@ -77,6 +77,7 @@ def test_every_field_has_its_type(part, field):
         ("flow.levels", 0),
         ("encoder.max_length", 2),
         ("checkpoint.keep", 0),
+        ("checkpoint.keep_best", -1),
         ("objective", "siamesee"),
         ("supervision.format", "parquet"),
         ("supervision.dev_metric", "f1"),

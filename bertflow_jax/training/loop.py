@@ -15,21 +15,22 @@ from tqdm import tqdm
 from bertflow_jax import distributed, parallel
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
 from bertflow_jax.errors import TrainingError
-from bertflow_jax.flow.glow import Glow
 from bertflow_jax.interrupt import Interrupt
+from bertflow_jax.scores import HELD_OUT, Score, is_better
 from bertflow_jax.training.fit import FitData, example_order, flow_mode, planned_steps
-from bertflow_jax.training.losses import bits_per_dim
+from bertflow_jax.training.held_out import held_out_bits, is_evaluated, tell_end
 from bertflow_jax.training.optimizer import make_optimizer
 from bertflow_jax.training.order import ExampleOrder
+from bertflow_jax.training.processes import check_together
 from bertflow_jax.training.steps import FitState, StepMetrics, make_run_steps
 
 _log = logging.getLogger(__name__)
+Save = Callable[[FitState, float | None], None]
 RunChunk = Callable[[FitState, int, int], tuple[FitState, StepMetrics]]
 CHUNK_STEPS = 128  # steps in one device call: long enough to hide the dispatch, short enough to see
-_HELD_OUT_ROWS = 4096
+CHUNK_SECONDS = 2.0  # of one device call at most, so that a request to stop is soon heard
 _MOST_PADDED = 1 << 17  # rows: 200 MB at D = 384
 _FEW = 50  # steps: a flow fitted on a few hundred sentences for less was worse than none
-_RISE = 0.01  # bits/dim above the lowest held-out loss that are more than noise
 
 
 class MetricsSink(Protocol):
@@ -52,44 +53,32 @@ class FitResult:
     held_out: float | None
 
 
-def held_out_bits(config: Config, data: FitData) -> Callable[[FitState], float | None]:
-    """Return a function from a state to the mean bits/dim of the held-out sentences."""
-    glow = Glow(data.features, config.flow)
-    sentences = data.held_out.reshape(-1)
-
-    @jax.jit
-    def total(variables: dict, x: jax.Array) -> jax.Array:
-        return jnp.sum(bits_per_dim(*glow.apply(variables, x)).total)
-
-    def evaluate(state: FitState) -> float | None:
-        if not len(sentences):
-            return None
-        variables = parallel.to_host(state.variables)
-        parts = [
-            float(total(variables, data.embeddings[sentences[i : i + _HELD_OUT_ROWS]]))
-            for i in range(0, len(sentences), _HELD_OUT_ROWS)
-        ]
-        return sum(parts) / len(sentences)
-
-    return evaluate
-
-
 def run_fit(
     config: Config,
     data: FitData,
     state: FitState,
     *,
     sink: MetricsSink | None = None,
-    save: Callable[[FitState], None] | None = None,
+    save: Save | None = None,
+    finish: Callable[[], None] | None = None,
+    best: tuple[int, Score] | None = None,
     progress: bool = False,
     make_runner: Callable[[ExampleOrder], RunChunk] | None = None,
 ) -> FitResult:
     """Make the steps from `state` to the planned end.
 
-    `make_runner` gives what makes the steps; None takes the steps over cached embeddings.
-
-    `save` is called at every `checkpoint.every` steps and at the end; on Ctrl-C, and when the loss
-    stops being finite, it gets the last state known to be good.
+    Args:
+      config: the experiment.
+      data: what is fitted on.
+      state: where to start.
+      sink: where metrics go.
+      save: takes a state and its held-out bits/dim (None without any); called at every
+        `checkpoint.every` steps and at the end; on Ctrl-C, on SIGTERM, and when the loss stops
+        being finite, it gets the last state known to be good.
+      finish: returns when what was saved last is complete; called after the last save.
+      best: the step with the lowest held-out loss so far, of a run that goes on.
+      progress: show a progress bar.
+      make_runner: gives what makes the steps; None takes the steps over cached embeddings.
 
     Raises:
       TrainingError: the loss or a parameter stopped being finite; names the step.
@@ -105,7 +94,9 @@ def run_fit(
         return distributed.share(lambda: of_state(state))
 
     done = saved = int(state.step)
-    held_out = best = None
+    held_out: float | None = None
+    evaluated = 0
+    limit = 1  # the first chunk measures the rate
     if done >= last:
         _log.warning("nothing to do: step %d is reached, %d are asked for", done, last)
     if last < _FEW:
@@ -113,42 +104,42 @@ def run_fit(
             "%d steps are few for a flow: raise train.epochs, or lower train.batch_size", last
         )
     bar = tqdm(total=last, initial=done, unit="step", disable=not progress)
-    with bar, Interrupt() as interrupt:
+    with bar, Interrupt(preemptible=save is not None) as interrupt:
         try:
             while done < last:
-                interrupt.check()
-                count = _steps_to_next_stop(done, last, config)
+                check_together(interrupt)
+                count = min(limit, _steps_to_next_stop(done, last, config))
                 started = time.perf_counter()
                 after, metrics = run_chunk(state, done, count)
                 rate = count / (time.perf_counter() - started)
+                limit = distributed.share(functools.partial(_chunk_limit, rate))
                 _check_finite(metrics, after, done)
-                state, done = after, done + count
-                every = config.train.eval_every or config.checkpoint.every
-                held_out = evaluate(state) if done == last or done % every == 0 else None
-                if held_out is not None and (best is None or held_out < best[0]):
-                    best = held_out, done
+                state, done, held_out = after, done + count, None
+                if is_evaluated(done, last, config):
+                    held_out = evaluate(state)
+                    evaluated += held_out is not None
+                    if is_better(HELD_OUT, held_out, best and best[1].value):
+                        best = done, Score(HELD_OUT, held_out)
                 if sink is not None:
                     _report(sink, config.train.log_every, metrics, done, rate, held_out)
                 if save is not None and (done == last or done % config.checkpoint.every == 0):
-                    save(state)
+                    save(state, held_out)
                     saved = done
                 bar.update(count)
                 bar.set_postfix_str(f"{metrics.bits_per_dim[-1]:.4f} bits/dim, {rate:.0f} steps/s")
+            if finish is not None:
+                finish()
         except (KeyboardInterrupt, TrainingError):
             if save is not None and done > saved:
-                save(state)
+                save(state, held_out)
+            if finish is not None:
+                finish()
+            if save is not None and done > saved:
                 _log.warning("stopped after step %d, which is saved: --resume goes on", done)
             elif save is not None:
                 _log.warning("stopped after step %d; nothing new to save", done)
             raise
-    if best is not None and held_out is not None and held_out > best[0] + _RISE:
-        _log.warning(
-            "the held-out loss was lowest at step %d (%.4f bits/dim) and is %.4f now: fewer steps "
-            "fit unseen text better",
-            best[1],
-            best[0],
-            held_out,
-        )
+    tell_end(best, held_out, evaluated)
     return FitResult(state, evaluate(state) if held_out is None else held_out)
 
 
@@ -203,6 +194,14 @@ def _in_few_shapes(embeddings: np.ndarray) -> np.ndarray:
     return np.concatenate(
         [embeddings, np.zeros((rows - len(embeddings), embeddings.shape[1]), np.float32)]
     )
+
+
+def _chunk_limit(rate: float) -> int:
+    """Return how many steps a chunk may have at a rate in steps per second.
+
+    Where a run is cut never changes its numbers, so that a measured rate may decide it.
+    """
+    return int(min(CHUNK_STEPS, max(1.0, rate * CHUNK_SECONDS)))
 
 
 def _steps_to_next_stop(done: int, last: int, config: Config) -> int:

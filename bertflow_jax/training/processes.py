@@ -12,6 +12,8 @@ from bertflow_jax import distributed
 from bertflow_jax.checkpoint import CheckpointStore
 from bertflow_jax.config import Config
 from bertflow_jax.errors import DataError
+from bertflow_jax.interrupt import Interrupt
+from bertflow_jax.scores import Score
 from bertflow_jax.training.metrics import MetricsWriter
 from bertflow_jax.workdir import lock_workdir, prepare_workdir
 
@@ -59,12 +61,31 @@ def check_same_input(config: Config, identity: dict[str, Any], manifest: dict[st
     }
     first = distributed.share(lambda: own)
     different = [name for name, value in first.items() if value != own[name]]
-    if distributed.any_process(bool(different)):
+    if distributed.any_process(bool(different))[0]:
         what = f"its {' and '.join(different)}" if different else "another one's input"
         raise DataError(
             f"process {jax.process_index()} of {jax.process_count()}: {what} differs from that of "
             "the first process; give all of them the same files and flags"
         )
+
+
+def check_together(interrupt: Interrupt) -> None:
+    """Raise in every process what Ctrl-C or SIGTERM asked of one; see `Interrupt.check`."""
+    if distributed.several():
+        requested, terminated = distributed.any_process(interrupt.requested, interrupt.terminated)
+        interrupt.requested, interrupt.terminated = requested, terminated
+    interrupt.check()
+
+
+def best_shared(store: CheckpointStore) -> tuple[int, Score] | None:
+    """Return `CheckpointStore.best` of the first process."""
+
+    def best() -> list[Any] | None:
+        found = store.best()
+        return None if found is None else [found[0], found[1].to_record()]
+
+    found = distributed.share(best)
+    return None if found is None else (found[0], Score(**found[1]))
 
 
 def restore_shared(

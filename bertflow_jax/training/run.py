@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from bertflow_jax import distributed, parallel
+from bertflow_jax import distributed
 from bertflow_jax.checkpoint import CheckpointStore, Records
 from bertflow_jax.config import Config
 from bertflow_jax.data.embedding_cache import embed_cached
@@ -18,6 +18,7 @@ from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.hub import MINI_BERT
 from bertflow_jax.errors import CheckpointError, ConfigError
 from bertflow_jax.paths import user_path
+from bertflow_jax.scores import HELD_OUT, Score
 from bertflow_jax.supervision_config import comma_separated
 from bertflow_jax.training.fit import (
     FitData,
@@ -29,6 +30,7 @@ from bertflow_jax.training.fit import (
 from bertflow_jax.training.loop import FitResult, run_fit
 from bertflow_jax.training.online import OnlineText, online_runner
 from bertflow_jax.training.processes import (
+    best_shared,
     check_same_input,
     first_holds,
     first_writes_metrics,
@@ -50,6 +52,7 @@ _MAY_DIFFER = {
     "train.tensorboard",
     "checkpoint.every",
     "checkpoint.keep",
+    "checkpoint.keep_best",
     "cache_dir",
     "parallel",
     "encoder.remat",
@@ -95,8 +98,8 @@ def train(
     corpus = load_text(config.data)
     encoder = load_encoder(config)
     identity = encoder.identity()
-    store = CheckpointStore(folder, keep=config.checkpoint.keep)
-    with first_holds(folder):
+    store = CheckpointStore(folder, config.checkpoint.keep, config.checkpoint.keep_best)
+    with first_holds(folder), store:
         check_same_input(config, identity, corpus.manifest)
         if resume:
             distributed.share(lambda: check_resume(store, config, identity, corpus.manifest))
@@ -121,16 +124,15 @@ def train(
             data = text.with_noise(config, start)
             make_runner = functools.partial(online_runner, config, text, start)
 
-        def save(state: FitState) -> None:
+        def save(state: FitState, held_out: float | None) -> None:
             state_record = {
                 "step": int(state.step),
                 "features": data.features,
                 **start.to_record(config),
             }
             records = Records(state_record, config.to_dict(), identity, corpus.manifest)
-            arrays = parallel.to_host({"flow": state.variables, "optimizer": state.opt_state})
-            if distributed.is_first():
-                store.save(arrays, records)
+            score = None if held_out is None else Score(HELD_OUT, held_out)
+            store.save({"flow": state.variables, "optimizer": state.opt_state}, records, score)
 
         with first_writes_metrics(config, folder, int(state.step)) as sink:
             return run_fit(
@@ -139,6 +141,8 @@ def train(
                 state,
                 sink=sink,
                 save=save,
+                finish=store.finish,
+                best=best_shared(store) if resume else None,
                 progress=progress and distributed.is_first(),
                 make_runner=make_runner,
             )

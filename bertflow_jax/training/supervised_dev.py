@@ -1,7 +1,6 @@
 """The dev metric of a supervised run: what it is, which direction is better, the best so far."""
 
 import dataclasses
-import math
 from typing import Any
 
 import jax
@@ -13,6 +12,7 @@ from bertflow_jax.data.supervision import LabelledPairs
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.evaluation.metrics import correlation, cosine_similarity
 from bertflow_jax.flow.glow import Glow
+from bertflow_jax.scores import is_better
 from bertflow_jax.training.supervised_losses import regression_loss, siamese_logits, siamese_loss
 from bertflow_jax.training.supervised_optimizer import join_params
 from bertflow_jax.training.supervised_steps import (
@@ -21,24 +21,13 @@ from bertflow_jax.training.supervised_steps import (
     uses_latent,
 )
 
-HIGHER_IS_BETTER = {"spearman": True, "accuracy": True, "loss": False}
-
-
-def is_better(metric: str, value: float | None, than: float | None) -> bool:
-    """Return whether a value of a metric beats another; None and NaN are worse than any number."""
-    if value is None or math.isnan(value):
-        return False
-    if than is None or math.isnan(than):
-        return True
-    return value > than if HIGHER_IS_BETTER[metric] else value < than
-
 
 @dataclasses.dataclass(frozen=True)
 class BestDev:
     """The best evaluation so far.
 
     Attributes:
-      metric: of `HIGHER_IS_BETTER`.
+      metric: of `scores.HIGHER_IS_BETTER`.
       start: of the encoder before the first step, None where undefined.
       value: the best of the evaluations after it, None before the first defined one.
       step: of the best evaluation.
@@ -72,7 +61,7 @@ class DevSet:
           config: the experiment.
           encoder: that training starts from.
           pairs: N dev pairs, classes or cosines as the metric needs them.
-          metric: of `HIGHER_IS_BETTER`.
+          metric: of `scores.HIGHER_IS_BETTER`.
         """
         self.metric = metric
         self._config, self._pairs, self._start = config, pairs, encoder.encoder

@@ -12,11 +12,14 @@ from tqdm import tqdm
 
 from bertflow_jax.config import Config
 from bertflow_jax.errors import TrainingError
+from bertflow_jax.interrupt import Interrupt
+from bertflow_jax.scores import is_better
 from bertflow_jax.training.fit import planned_steps
-from bertflow_jax.training.loop import Interrupt, MetricsSink
+from bertflow_jax.training.loop import MetricsSink
 from bertflow_jax.training.order import ExampleOrder
+from bertflow_jax.training.processes import check_together
 from bertflow_jax.training.supervised_batches import PairBatch
-from bertflow_jax.training.supervised_dev import BestDev, is_better
+from bertflow_jax.training.supervised_dev import BestDev
 from bertflow_jax.training.supervised_steps import (
     SupervisedMetrics,
     SupervisedState,
@@ -25,7 +28,7 @@ from bertflow_jax.training.supervised_steps import (
 
 _log = logging.getLogger(__name__)
 Evaluate = Callable[[SupervisedState], float | None]
-Save = Callable[[SupervisedState, BestDev | None], None]
+Save = Callable[[SupervisedState, BestDev | None, float | None], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +56,7 @@ def run_supervised(
     schedule: Callable[[int], float] | None = None,
     sink: MetricsSink | None = None,
     save: Save | None = None,
+    finish: Callable[[], None] | None = None,
     progress: bool = False,
 ) -> LoopResult:
     """Make the steps from `state` to the planned end, or until patience is exhausted.
@@ -68,8 +72,11 @@ def run_supervised(
       best: the dev record so far; needed with `evaluate`.
       schedule: step -> step size, for the metrics.
       sink: where metrics go.
-      save: called at every `checkpoint.every` steps, after an evaluation better than all before,
-        at the end, on Ctrl-C and when the loss stops being finite (with the last good state).
+      save: takes a state, the dev record and the dev metric of that state (None where it was not
+        evaluated); called at every `checkpoint.every` steps, after an evaluation better than all
+        before, at the end, on Ctrl-C or SIGTERM and when the loss stops being finite (with the last
+        good state).
+      finish: returns when what was saved last is complete; called after the last save.
       progress: show a progress bar.
 
     Raises:
@@ -87,11 +94,12 @@ def run_supervised(
     if done >= last:
         _log.warning("nothing to do: step %d is reached, %d are asked for", done, last)
     bar = tqdm(total=last, initial=done, unit="step", disable=not progress)
-    with bar, Interrupt() as interrupt:
+    value: float | None = None
+    with bar, Interrupt(preemptible=save is not None) as interrupt:
         try:
             batch = make_batch(done)
             while done < last and not (best and best.exhausted(patience)):
-                interrupt.check()
+                check_together(interrupt)
                 started = time.perf_counter()
                 state, pending = step(state, batch)
                 # The device is still at work: the next batch is made meanwhile.
@@ -99,7 +107,7 @@ def run_supervised(
                 metrics = jax.device_get(pending)
                 seconds = time.perf_counter() - started
                 _check_finite(metrics, done + 1)
-                done += 1
+                done, value = done + 1, None
                 dev: dict[str, float] = {}
                 improved = False
                 if evaluate is not None and best and (done == last or done % rhythm == 0):
@@ -109,15 +117,20 @@ def run_supervised(
                 meter.report(done, metrics, seconds, dev)
                 ending = done == last or (best and best.exhausted(patience))
                 if save is not None and (ending or improved or done % config.checkpoint.every == 0):
-                    save(state, best)
+                    save(state, best, value)
                     saved = done
                 bar.update()
                 bar.set_postfix_str(meter.text(metrics, best))
+            if finish is not None:
+                finish()
         except (KeyboardInterrupt, TrainingError):
             # After a second Ctrl-C the state may be one step ahead of `done`.
             made = int(state.step)
             if save is not None and made > saved:
-                save(state, best)
+                save(state, best, value if made == done else None)
+            if finish is not None:
+                finish()
+            if save is not None and made > saved:
                 _log.warning("stopped after step %d, which is saved: --resume goes on", made)
             elif save is not None:
                 _log.warning("stopped after step %d; nothing new to save", made)

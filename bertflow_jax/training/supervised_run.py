@@ -15,6 +15,7 @@ from bertflow_jax.config import Config
 from bertflow_jax.data.supervision import LabelledPairs, load_dev_pairs, load_training_pairs
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.pretrained import Encoder
+from bertflow_jax.scores import Score
 from bertflow_jax.training.fit import planned_steps
 from bertflow_jax.training.processes import (
     check_same_input,
@@ -107,8 +108,9 @@ def train_encoder(
     identity = encoder.identity()
     manifest = _manifest(pairs, labelled, dev_pairs, metric)
     _log.info("%d labelled pairs, dev metric %s", int(labelled.sum()), metric)
-    store = CheckpointStore(folder, keep=config.checkpoint.keep)
-    with first_holds(folder):
+    # WORKDIR/encoder is written from the best step.
+    store = CheckpointStore(folder, config.checkpoint.keep, max(1, config.checkpoint.keep_best))
+    with first_holds(folder), store:
         check_same_input(config, identity, manifest)
         if resume:
             distributed.share(lambda: check_resume(store, config, identity, manifest))
@@ -121,12 +123,11 @@ def train_encoder(
         else:
             state, start = experiment.start(batches)
 
-        def save(state: SupervisedState, best: BestDev | None) -> None:
+        def save(state: SupervisedState, best: BestDev | None, value: float | None) -> None:
             record = experiment.record(state, start, best)
             records = Records(record, config.to_dict(), identity, manifest)
-            arrays = parallel.to_host(checkpoint_arrays(state))
-            if distributed.is_first():
-                store.save(arrays, records, None if best is None else best.step)
+            score = None if best is None else Score(best.metric, value)
+            store.save(checkpoint_arrays(state), records, score)
 
         make_batch, step, state = experiment.compile(state, start, batches)
         dev = None if dev_pairs is None else DevSet(config, encoder, dev_pairs, metric)
@@ -148,6 +149,7 @@ def train_encoder(
                 schedule=experiment.schedule,
                 sink=sink,
                 save=save,
+                finish=store.finish,
                 progress=progress and distributed.is_first(),
             )
         state = parallel.to_host(result.state)

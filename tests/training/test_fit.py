@@ -195,7 +195,7 @@ def test_a_non_finite_loss_stops_and_is_not_saved():
     saved = []
     start = initial_state(_config(40), _data())
     with pytest.raises(TrainingError, match=r"not finite at step \d+") as caught:
-        run_fit(config, data, start, save=saved.append)
+        run_fit(config, data, start, save=lambda state, held_out: saved.append(state))
     bad = int(str(caught.value).split("at step ")[1].split()[0])
     assert [int(state.step) for state in saved] == list(range(1, bad))
     for state in saved:
@@ -213,7 +213,13 @@ def test_the_last_good_state_is_saved_when_a_run_stops(stop):
                 raise stop("now")
 
     with pytest.raises(stop):
-        run_fit(config, data, initial_state(config, data), sink=Stopper(), save=saved.append)
+        run_fit(
+            config,
+            data,
+            initial_state(config, data),
+            sink=Stopper(),
+            save=lambda state, held_out: saved.append(state),
+        )
     assert [int(state.step) for state in saved] == [30]
     straight = run_fit(_config(30), data, initial_state(config, data)).state
     assert max_difference(saved[0], straight) == 0.0
@@ -259,7 +265,13 @@ def test_ctrl_c_stops_after_the_chunk_under_way():
 
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        run_fit(config, data, initial_state(config, data), sink=Presser(), save=saved.append)
+        run_fit(
+            config,
+            data,
+            initial_state(config, data),
+            sink=Presser(),
+            save=lambda state, held_out: saved.append(state),
+        )
     assert [int(state.step) for state in saved] == [10]
     assert signal.getsignal(signal.SIGINT) is before
 

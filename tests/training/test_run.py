@@ -1,12 +1,15 @@
 """A whole run: workdir, resume, restore, refusals. Real encoder, bundled text, a small flow."""
 
 import dataclasses
+import hashlib
 import json
+import shutil
 
 import numpy as np
 import pytest
 from reference_flows import max_difference
 
+from bertflow_jax.checkpoint import CheckpointStore
 from bertflow_jax.config import (
     CheckpointConfig,
     Config,
@@ -24,6 +27,7 @@ from bertflow_jax.errors import (
     WorkdirError,
 )
 from bertflow_jax.restore import load_run
+from bertflow_jax.scores import HELD_OUT, Score
 from bertflow_jax.training.run import train
 from bertflow_jax.workdir import clear_workdir, lock_workdir, prepare_workdir
 
@@ -86,6 +90,49 @@ def test_resume_equals_a_straight_run(folder, straight):
 
     assert losses(ours) == losses(reference)
     assert sorted(losses(ours)) == [5, 10, 15, 20]
+
+
+def test_a_checkpoint_of_an_older_version_is_resumed(folder, straight):
+    """Its records know neither scores nor checkpoint.keep_best."""
+    old = folder / "old"
+    shutil.copytree(straight, old)
+    shutil.rmtree(old / "checkpoints" / "20")
+    files = {
+        name: old / "checkpoints" / "10" / name / "metadata"
+        for name in ("state", "config", "encoder", "manifest")
+    }
+    records = {name: json.loads(path.read_text("utf-8")) for name, path in files.items()}
+    del records["state"]["records_sha256"], records["state"]["score"]
+    del records["config"]["checkpoint"]["keep_best"]
+    text = json.dumps(records, sort_keys=True).encode()
+    records["state"]["records_sha256"] = hashlib.sha256(text).hexdigest()
+    for name, path in files.items():
+        path.write_text(json.dumps(records[name]), "utf-8")
+    assert load_run(old).step == 10
+    train(_config(folder, 20), old, resume=True)
+    ours, reference = load_run(old), load_run(straight)
+    assert max_difference(ours.flow.variables, reference.flow.variables) == 0.0
+
+
+def test_the_flow_with_the_lowest_held_out_loss_stays(folder):
+    """checkpoint.keep alone deleted it; saves are scored whatever train.eval_every says."""
+    config = _config(folder, 20, eval_every=20, learning_rate=0.3)
+    config.checkpoint = CheckpointConfig(every=5, keep=1, keep_best=1)
+    train(config, folder / "best")
+    lines = map(json.loads, (folder / "best" / "metrics.jsonl").read_text().splitlines())
+    losses = {
+        line["step"]: line["held_out_bits_per_dim"]
+        for line in lines
+        if "held_out_bits_per_dim" in line
+    }
+    best = min(losses, key=losses.__getitem__)
+    assert sorted(losses) == [5, 10, 15, 20]
+    store = CheckpointStore(folder / "best")
+    assert best < 20
+    assert store.steps() == [best, 20]
+    assert store.best() == (best, Score(HELD_OUT, losses[best]))
+    assert load_run(folder / "best").step == 20
+    assert load_run(folder / "best", step=best).step == best
 
 
 def test_the_checkpoint_says_what_it_is(straight):
@@ -193,6 +240,8 @@ def test_workdir_rules(tmp_path):
         prepare_workdir(full / "notes.txt", resume=False, overwrite=False)
     with pytest.raises(WorkdirError, match="blank"):
         prepare_workdir(" ", resume=False, overwrite=False)
+    with pytest.raises(WorkdirError, match="no folder of this machine"):
+        prepare_workdir("gs://bucket/run", resume=False, overwrite=False)  # made ./gs:/bucket/run
     assert prepare_workdir(full, resume=False, overwrite=True) == full
     assert (full / "notes.txt").exists()  # only emptied once the new run can start
     link = tmp_path / "link"
@@ -263,6 +312,7 @@ def test_what_a_run_leaves_before_its_first_checkpoint_is_no_run(folder, tmp_pat
     (tmp_path / "metrics.jsonl").write_text("")
     (tmp_path / "tensorboard").mkdir()
     (tmp_path / ".lock").write_text("")
+    (tmp_path / "checkpoints" / "4.orbax-checkpoint-tmp").mkdir(parents=True)  # killed in a save
     train(_config(folder, 1), tmp_path)
     with pytest.raises(WorkdirError, match="not empty"):
         train(_config(folder, 1), tmp_path)

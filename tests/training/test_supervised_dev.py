@@ -76,7 +76,7 @@ def _loop(metric, values, patience, steps=20, eval_every=2):
         SupervisedState(jnp.zeros((), jnp.int32), {}, {}, {}, {}),
         evaluate=lambda state: next(given),
         best=BestDev(metric),
-        save=lambda state, best: saved.append((int(state.step), best.step)),
+        save=lambda state, best, value: saved.append((int(state.step), best.step)),
     )
     return result, saved
 

@@ -1,0 +1,134 @@
+"""The files of one checkpoint: the only file that imports orbax.
+
+orbax writes under a temporary name (`STEP.orbax-checkpoint-tmp`) and renames the folder when it is
+complete; on an object store, which cannot rename, a marker file is written last.
+
+Where an operation fails, orbax and tensorstore print tracebacks of their threads beside the error
+they raise. `_one_message` drops those, and those alone: the error itself is always raised.
+"""
+
+import atexit
+import contextlib
+import logging
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+
+from bertflow_jax.workdir import UNFINISHED_SAVE
+
+_CLOSED = "Event loop is closed"
+
+
+def write_step(path: Path, arrays: Mapping[str, Any], records: Mapping[str, Any]) -> None:
+    """Write a checkpoint; a step that is there already is replaced.
+
+    Args:
+      path: folder of the step.
+      arrays: name of an item -> pytree of numpy arrays.
+      records: name -> JSON-safe dict.
+
+    Raises:
+      OSError, ValueError: it cannot be written (ValueError is tensorstore's, for a full disk too);
+        nothing of it is left.
+    """
+    items = {name: ocp.args.StandardSave(tree) for name, tree in arrays.items()} | {
+        name: ocp.args.JsonSave(value) for name, value in records.items()
+    }
+    try:
+        with _one_message(), _checkpointer() as checkpointer:
+            checkpointer.save(path, args=ocp.args.Composite(**items), force=True)
+    except BaseException:
+        # A full disk needs the room, and nothing else will ever use the half step.
+        for left in unfinished(path.parent):
+            shutil.rmtree(left, ignore_errors=True)
+        raise
+
+
+def read_records(path: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return records of a checkpoint, by name; raises what orbax raises."""
+    items = {name: ocp.args.JsonRestore() for name in names}
+    with _one_message(), _checkpointer() as checkpointer:
+        found = checkpointer.restore(path, args=ocp.args.Composite(**items))
+    return {name: dict(found[name]) for name in items}
+
+
+def read_arrays(path: Path, target: Mapping[str, Any]) -> dict[str, Any]:
+    """Return items of a checkpoint; raises what orbax raises.
+
+    Args:
+      path: folder of the step.
+      target: name of an item -> pytree of ShapeDtypeStruct (its sharding says where the arrays go)
+        or of numpy arrays (whose values do not matter: the item comes back as numpy arrays).
+    """
+    items = {name: ocp.args.StandardRestore(tree) for name, tree in target.items()}
+    with _one_message(), _checkpointer() as checkpointer:
+        found = checkpointer.restore(path, args=ocp.args.Composite(**items))
+    return {name: found[name] for name in items}
+
+
+def unfinished(folder: Path) -> list[Path]:
+    """Return what killed saves have left in a folder of checkpoints."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if UNFINISHED_SAVE in path.name)
+
+
+def _checkpointer() -> ocp.Checkpointer:
+    if jax.process_count() == 1:
+        return ocp.Checkpointer(ocp.CompositeCheckpointHandler())
+    # One process reads and writes: orbax must not wait for the others.
+    own = jax.process_index()
+    alone = ocp.options.MultiprocessingOptions(
+        primary_host=own, active_processes={own}, barrier_sync_key_prefix=f"process{own}"
+    )
+    handler = ocp.CompositeCheckpointHandler(
+        composite_options=ocp.CompositeOptions(multiprocessing_options=alone)
+    )
+    return ocp.Checkpointer(handler, multiprocessing_options=alone)
+
+
+@contextlib.contextmanager
+def _one_message() -> Iterator[None]:
+    """Drop the tracebacks that threads of orbax and tensorstore print of an error we raise.
+
+    Where the operation fails the filters stay, and come back at the interpreter's end: some of the
+    threads end later, some of the coroutines with the interpreter.
+    """
+    before = sys.unraisablehook
+    logger = logging.getLogger("absl")
+    logger.addFilter(_no_thread_traceback)
+    ours = _filter_unraisable()
+    try:
+        yield
+    except BaseException:
+        atexit.unregister(_filter_unraisable)
+        atexit.register(_filter_unraisable)
+        raise
+    logger.removeFilter(_no_thread_traceback)
+    if sys.unraisablehook is ours:
+        sys.unraisablehook = before
+
+
+def _filter_unraisable() -> Callable[[Any], Any]:
+    """Install a filter before the hook for exceptions that nobody can catch; return it."""
+    hook = sys.unraisablehook
+
+    def pass_on(found: Any) -> None:
+        # tensorstore completes other arrays after the first error has ended orbax's event loop;
+        # and the coroutines that were to read them are never resumed.
+        closed = isinstance(found.exc_value, RuntimeError) and str(found.exc_value) == _CLOSED
+        code = getattr(found.object, "cr_code", None)
+        if not closed and (code is None or "orbax" not in code.co_filename):
+            hook(found)
+
+    sys.unraisablehook = pass_on
+    return pass_on
+
+
+def _no_thread_traceback(record: logging.LogRecord) -> bool:
+    return not ("_SignalingThread" in str(record.msg) and record.exc_info)
