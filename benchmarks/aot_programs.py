@@ -1,11 +1,10 @@
 """The four programs that run on devices, as shapes: nothing is allocated and nothing is run.
 
-| kind | what it is | compiled by |
-|---|---|---|
-| flow | a step of a fit from cached embeddings | `parallel.compile_run_steps` |
-| online | BERT's forward pass with dropout, and a step of the flow on it | `parallel.compile_online_step` |
-| siamese | forward, backward and AdamW of the encoder | `parallel.compile_train_step` |
-| embed | a batch of packed rows to vectors | `batch_embed.compiled_call` |
+- flow: a step of a fit from cached embeddings, `parallel.compile_run_steps`;
+- online: BERT's forward pass with dropout and a step of the flow on it,
+  `parallel.compile_online_step`;
+- siamese: forward, backward and AdamW of the encoder, `parallel.compile_train_step`;
+- embed: a batch of packed rows to vectors, `batch_embed.compiled_call`.
 """
 
 import dataclasses

@@ -34,6 +34,7 @@ class Instruction:
     attributes: str
 
     def operand_names(self) -> list[str]:
+        """Return the names of the instructions whose results it takes."""
         return re.findall(r"%([^\s,()]+)", self.operands)
 
     @property
@@ -181,7 +182,7 @@ class Module:
         return total
 
     def copies(self) -> list[tuple[int, int, str]]:
-        """Return (estimated cycles of all executions, bytes, operation) of copies, largest first."""
+        """Return (estimated cycles of all executions, bytes, operation), largest first."""
         found = [
             (times * i.cycles, bytes_of(i.result), i.argument or i.name)
             for i, _, times in self.executed()
