@@ -36,24 +36,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-# The runtime otherwise asks for the machine that it is on, and writes to stderr that it is none.
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
-os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v4-16")
-os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
-
 import jax
 import numpy as np
-from jax.experimental import topologies
 from jax.sharding import Mesh
 
 from benchmarks.aot_programs import KINDS, Case, Program, build
 from benchmarks.gpu import MODELS, model_config
 from benchmarks.hlo import Module, shape_of
+from benchmarks.tpu_chips import CHIPS, GIB, Chip, topology_mesh
 from bertflow_jax.encoder.bert_config import BertConfig
-from bertflow_jax.parallel import DATA_AXIS
 
-GIB = 2**30
 TABLE = 1_000_000
 CASES = (
     Case("flow", 32, table=TABLE),
@@ -68,44 +60,6 @@ _HIGHEST = 6  # bfloat16 products in one float32 product of full precision
 _TOLERANCE = 0.1
 
 
-@dataclasses.dataclass(frozen=True)
-class Chip:
-    """A TPU: cloud.google.com/tpu/docs/v5e and /v4, "Key chip specifications".
-
-    Attributes:
-      hbm: bytes; the documents say 16 and 32 GB, the compiler counts in GiB.
-      bandwidth: of it, bytes a second.
-      peak: bfloat16 operations a second.
-      units: matrix units of 128 x 128.
-      options: of the topology; megacore makes the two cores of a v4 chip one device, as JAX on
-        a Cloud TPU does.
-    """
-
-    hbm: int
-    bandwidth: float
-    peak: float
-    units: int
-    options: dict[str, str] = dataclasses.field(default_factory=dict)
-
-    @property
-    def clock(self) -> float:
-        """Cycles a second: a unit does 128 x 128 products and sums in one."""
-        return self.peak / (2 * 128 * 128 * self.units)
-
-
-CHIPS = {
-    "v5e": Chip(16 * GIB, 819e9, 197e12, 4),
-    "v4": Chip(32 * GIB, 1200e9, 275e12, 8, {"chip_config_name": "megacore"}),
-}
-
-
-def topology_mesh(name: str) -> Mesh:
-    """Return a one-axis mesh over the devices of a slice such as `v5e:2x4`."""
-    options = CHIPS[name.split(":")[0]].options
-    topology = topologies.get_topology_desc(topology_name=name, platform="tpu", **options)
-    return Mesh(np.asarray(topology.devices), (DATA_AXIS,))
-
-
 def examine(program: Program, mesh: Mesh, chip: Chip) -> dict[str, Any]:
     """Compile a program and return what is known of it then; "failed" names what is not right."""
     started = time.perf_counter()
@@ -114,7 +68,7 @@ def examine(program: Program, mesh: Mesh, chip: Chip) -> dict[str, Any]:
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        used = re.search(r"Used ([\d.]+\w) of ([\d.]+\w) hbm", str(error))
+        used = re.search(r"\(([\d.]+\w)\) exceeds available HBM \(([\d.]+\w)\)", str(error))
         said = f"{used[1]} of {used[2]}" if used else str(error).splitlines()[0]
         return {"fits": False, "out_of_memory": said, "failed": [f"out of memory: {said}"]}
     seconds = time.perf_counter() - started
@@ -255,6 +209,8 @@ def main() -> None:
                 parser.error(f"--{flag}: {name!r} is none of {', '.join(known)}")
     if importlib.util.find_spec("libtpu") is None:
         parser.error("libtpu is not installed: pip install -e .[tpu-test]")
+    if "JAX_PLATFORMS" not in os.environ:
+        jax.config.update("jax_platforms", "cpu")  # else JAX looks for a TPU that is not there
     versions = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "libtpu")}
     print(f"{time.strftime('%Y-%m-%d')} " + ", ".join(" ".join(v) for v in versions.items()))
     print(HEADER, flush=True)
