@@ -8,7 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from bertflow_jax.config import FlowConfig
 from bertflow_jax.encoder.bert_config import BertConfig
+from bertflow_jax.flow.coupling import split_sizes
 
 
 def flops(config: BertConfig, rows: int, tokens: int) -> float:
@@ -16,6 +18,18 @@ def flops(config: BertConfig, rows: int, tokens: int) -> float:
     width, inner = config.hidden_size, config.intermediate_size
     a_token = 2 * (4 * width * width + 2 * width * inner) + 4 * tokens * width
     return float(rows * tokens * config.num_hidden_layers * a_token)
+
+
+def flow_flops(config: FlowConfig, features: int, sentences: int) -> float:
+    """Return the operations of the matmuls of one pass of embeddings through a flow.
+
+    Those of the conditioners of an additive flow with relu and a fixed permutation, as released.
+    """
+    total, width = 0, config.width
+    for level in range(config.levels):
+        kept, changed = split_sizes(features >> level)
+        total += config.depth * 2 * (kept * width + width * width + width * changed)
+    return float(sentences * total)
 
 
 def matmul_rate(rows: int, width: int, inner: int, dtype: Any = jnp.float32) -> float:

@@ -56,7 +56,7 @@ class BatchEmbedder:
         self.mesh = parallel.local_mesh()
         self.params = parallel.replicate(params, self.mesh)
         self._tokenizer = tokenizer
-        self._call, self._traced = _compiled(embed_fn, self.mesh, dtype == "float32")
+        self._call, self._traced = compiled_call(embed_fn, self.mesh, dtype == "float32")
         ids = jax.ShapeDtypeStruct((1, 3), jnp.int32)
         self.dimension: int = jax.eval_shape(embed_fn, self.params, ids, ids).shape[-1]
 
@@ -203,7 +203,7 @@ class BatchEmbedder:
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled(
+def compiled_call(
     embed_fn: EmbedFn, mesh: Any, float32: bool
 ) -> tuple[Callable[..., Any], dict[Any, None]]:
     """Return the compiled embed_fn with normalisation, and the shapes it was traced for, in order.
