@@ -62,7 +62,7 @@ class Profiler:
 
     `at` is called when the device is done with the steps: what is still queued belongs to nobody's
     trace. A run that is resumed between START and STOP traces what is left; one that ends there, by
-    an error too, leaves what was traced. A trace that cannot be written costs a warning, not the run.
+    an error too, leaves what was traced. A trace that cannot be written costs a warning, no run.
     """
 
     def __init__(
