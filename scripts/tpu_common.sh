@@ -16,7 +16,7 @@ fi
 
 # Print the comment at the top of the script as its usage text.
 usage() {
-  sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$0"
+  awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$0"
 }
 
 # Say what is wrong with the command line; 2 is the exit code of every such mistake.
