@@ -1,6 +1,7 @@
 """The scripts for Cloud TPU: sound shell, and the dry run prints what the real run would do."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -138,3 +139,31 @@ def test_a_failing_command_ends_the_script(fake, tmp_path):
     done, calls = fake("tpu_setup.sh")
     assert done.returncode == 7
     assert [call[0] for call in calls] == ["mkdir"]
+
+
+# Of gcloud's reference, what it needs and what is used here.
+FLAGS = {
+    "tpu-vm create": {"zone", "accelerator-type", "version", "spot"},
+    "tpu-vm delete": {"zone"},
+    "tpu-vm list": {"zone"},
+    "tpu-vm ssh": {"zone", "worker", "command"},
+    "tpu-vm scp": {"zone", "worker", "recurse"},
+    "queued-resources create": {
+        "zone", "node-id", "accelerator-type", "runtime-version", "spot", "project",
+    },
+    "queued-resources describe": {"zone"},
+    "queued-resources delete": {"zone", "force"},
+}  # fmt: skip
+EVERYWHERE = {"project", "format", "quiet"}
+
+
+def test_flags_of_gcloud_are_those_of_its_reference():
+    """--version for --runtime-version, say: gcloud refuses it, and only once somebody runs it."""
+    text = "\n".join(path.read_text("utf-8") for path in [*SCRIPTS, ROOT / "docs" / "tpu.md"])
+    text = text.replace("\\\n", " ")
+    assert not re.search(r"gcloud( compute)?( tpus)?$", text, re.MULTILINE)  # a command cut in two
+    commands = re.findall(r"gcloud compute tpus ([a-z-]+ [a-z]+)([^`\n]*)", text)
+    assert {name for name, _ in commands} == set(FLAGS)
+    for name, rest in commands:
+        given = set(re.findall(r"(?<=\s)--([a-z-]+)", rest.partition("--command=")[0]))
+        assert given <= FLAGS[name] | EVERYWHERE, (name, rest)
