@@ -95,7 +95,7 @@ def main() -> None:
     """Print the table, and what ten times the text costs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dims", default="384,768,1024")
-    parser.add_argument("--batches", default="32,256,1024,4096")
+    parser.add_argument("--batches", default="32,256,1024,4096", help="none: no table")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.5, help="of one measurement, about")
     parser.add_argument("--text", type=int, default=8192, help="examples N")
@@ -105,9 +105,10 @@ def main() -> None:
         f"{time.strftime('%Y-%m-%d')}, {kind} ({jax.default_backend()}), jax {jax.__version__}, "
         f"Python {platform.python_version()}\n"
     )
-    print_table(options)
-    if options.text:
+    if options.batches:
+        print_table(options)
         print()
+    if options.text:
         print_text(options.text, int(options.dims.split(",")[0]), options.repeats)
 
 
