@@ -54,6 +54,12 @@ flags.DEFINE_bool(
     "Share the rows with the other processes of jax.distributed (on a TPU pod slice nothing else "
     "is needed; elsewhere set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID).",
 )
+flags.DEFINE_string(
+    "shard",
+    None,
+    "I/N with I from 0: embed part I of N and leave the others to processes that need not know of "
+    "each other. The output is a folder, shared or copied together afterwards.",
+)
 
 
 def main() -> None:
@@ -71,7 +77,8 @@ def main() -> None:
         FLAGS.id_column,
         FLAGS.encoding,
     )
-    process, processes = _distribute() if FLAGS.distributed else (0, 1)
+    shard = _shard()
+    process, processes = _distribute() if FLAGS.distributed else shard
     job = EmbedJob(
         rows,
         user_path(FLAGS.output, "--output"),
@@ -112,6 +119,24 @@ def _load_encoder() -> "SentenceEncoder":
         )
         return encoder if processor is None else encoder.with_postprocess(processor)
     return SentenceEncoder.from_checkpoint(FLAGS.workdir, FLAGS.step)
+
+
+def _shard() -> tuple[int, int]:
+    """Return I and N of --shard; (0, 1) without it.
+
+    Raises:
+      ConfigError: another form, I not below N, or --distributed too.
+    """
+    if FLAGS.shard is None:
+        return 0, 1
+    if FLAGS.distributed:
+        raise ConfigError("--shard and --distributed both share the rows: leave one of them out")
+    found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", FLAGS.shard, re.ASCII)
+    if found is None or int(found[1]) >= int(found[2]):
+        raise ConfigError(
+            f"--shard={FLAGS.shard}: must be I/N with I from 0 to N - 1; the first of four is 0/4"
+        )
+    return int(found[1]), int(found[2])
 
 
 def _distribute() -> tuple[int, int]:

@@ -5,9 +5,14 @@ import shutil
 import tempfile
 from pathlib import Path
 
+# On the CPU, also where there is a GPU; BERTFLOW_TEST_PLATFORM=cuda (or tpu) is for `-m device`.
+os.environ.setdefault("BERTFLOW_TEST_PLATFORM", "cpu")
+os.environ["JAX_PLATFORMS"] = f"{os.environ['BERTFLOW_TEST_PLATFORM']},cpu".removeprefix("cpu,")
 # The suite is mostly compilation of tiny programs, and LLVM's optimisation is half of that; what
 # XLA itself makes of a program (fusions, layouts, libraries) stays. Read when JAX is imported.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_backend_optimization_level=0" * (os.environ["JAX_PLATFORMS"] == "cpu")
+)
 
 import jax
 import pytest
@@ -25,7 +30,9 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 # No test reads or fills the user's own cache of embeddings.
 os.environ["XDG_CACHE_HOME"] = str(_COMPILED / "cache" / os.environ.get("PYTEST_XDIST_WORKER", ""))
 
-_SHARED = Path(__file__).resolve().parents[2] / "shared"
+_ROOT = Path(__file__).resolve().parents[1]
+_PLACES = (_ROOT.parent / "shared", _ROOT / "shared")
+_SHARED = next((place for place in _PLACES if place.is_dir()), _PLACES[0])
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

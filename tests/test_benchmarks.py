@@ -1,10 +1,13 @@
 """What the benchmark programs count and cut; their timings are no tests."""
 
+import re
+import sys
+
 import jax
 import numpy as np
 import pytest
 
-from benchmarks import counting, embed, gpu
+from benchmarks import counting, embed, fit_flow, gpu, gpu_check, step_time
 from bertflow_jax import SentenceEncoder
 from bertflow_jax.encoder.bert import Bert, init_params
 from bertflow_jax.encoder.bert_config import BertConfig
@@ -57,3 +60,67 @@ def test_gpu_benchmark_counts_every_token_once(case, total):
     assert total in (None, tokens)
     assert sum(int((batch.attention_mask > 0).sum()) for batch in batches) == tokens
     assert sorted(np.concatenate([batch.texts for batch in batches])) == list(range(len(texts)))
+
+
+def test_step_time_prints_a_row_a_size_and_what_text_costs(capsys, monkeypatch):
+    argv = ["--dims=16", "--batches=8", "--repeats=1", "--seconds=0.01", "--text=64"]
+    monkeypatch.setattr("sys.argv", ["step_time", *argv])
+    step_time.main()
+    lines = capsys.readouterr().out
+    rows = [row.split("|")[1:4] for row in lines.splitlines() if row.startswith("| 16 ")]
+    assert [(int(dims), int(batch)) for dims, batch, _ in rows] == [(16, 8)]
+    assert re.search(r"64 examples .* 640 examples", lines)
+
+
+def test_the_ports_batches_are_full_and_every_row_comes_once_an_epoch():
+    """Steps beyond the end of the table would be faster: they have fewer rows, or none."""
+    batches = [fit_flow.port_rows(step, 4096) for step in range(4)]
+    assert {len(batch) for batch in batches} == {4096}
+    assert sorted(np.concatenate(batches[:2])) == list(range(fit_flow.ROWS))
+    assert sorted(np.concatenate(batches[2:])) == list(range(fit_flow.ROWS))
+
+
+def _check(capsys, monkeypatch, *arguments):
+    monkeypatch.setattr("sys.argv", ["gpu_check", "--tiny", *arguments])
+    try:
+        gpu_check.main()
+        code = 0
+    except SystemExit as end:
+        code = end.code
+    return code, capsys.readouterr().out.rpartition("=" * 80)[2]
+
+
+@pytest.mark.slow
+def test_gpu_check_runs_anywhere(capsys, monkeypatch):
+    """It must not fail for the first time on a machine that is paid by the minute."""
+    # The section embed is the test of benchmarks.gpu above.
+    code, block = _check(capsys, monkeypatch, "--sections=machine,tests,cached,online")
+    assert code == 0, block
+    for words in ("jax " + jax.__version__, " passed", "| 16 | 8 |", "| tiny | float32 |"):
+        assert words in block
+
+
+def test_a_section_that_fails_or_hangs_does_not_stop_the_others(capsys, monkeypatch):
+    """One missing package, or one kernel that never ends, must not cost the other figures."""
+    bodies = {
+        "machine": "print('a card')",
+        "cached": "print('| 1 |', flush=True); import time; time.sleep(60)",
+        "online": "raise SystemExit(3)",
+        "embed": "print('fast')",
+    }
+    monkeypatch.setattr(
+        gpu_check, "command", lambda section, tiny: [sys.executable, "-c", bodies[section]]
+    )
+    code, block = _check(
+        capsys, monkeypatch, "--sections=machine,cached,online,embed", "--limit_s=5"
+    )
+    assert code == 1
+    assert "| 1 |\n\nFAILED: not done after 5 s" in block
+    assert "FAILED: exit code 3" in block
+    assert "a card" in block
+    assert block.rstrip().endswith("fast")
+
+
+def test_the_sections_together_stay_below_eight_minutes():
+    assert sum(gpu_check.LIMITS.values()) < 480
+    assert set(gpu_check.BODIES) | {"tests"} == set(gpu_check.LIMITS)

@@ -36,6 +36,7 @@ def max_error(states, expected, mask):
     return np.abs((np.asarray(states, np.float64) - expected) * mask[..., None]).max()
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("layout", ["safetensors", "flax", "legacy"])
 def test_tiny_bert_matches_hugging_face_in_every_format(shared, layout):
     """Catches a transposed kernel, a swapped projection, a wrong eps, a lost bias, per format."""
@@ -53,6 +54,7 @@ def test_tiny_bert_matches_hugging_face_in_every_format(shared, layout):
     np.testing.assert_allclose(pooled, expected["pooler_output"], atol=1e-5)
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new", "relu", "silu"])
 def test_every_hidden_state_matches_the_equations(
     small_config, small_params, reference_bert, hidden_act
@@ -78,6 +80,7 @@ def test_layer_norm_of_a_tiny_row(eps, value):
     np.testing.assert_allclose(y, [[value, -value]], rtol=1e-3)
 
 
+@pytest.mark.device
 def test_layer_norm_statistics_are_float32_under_bfloat16():
     """Catches statistics in bfloat16: 256 + {0, 2} keeps 8 bits, so its variance would be off."""
     params = {"params": {"scale": np.ones(4), "bias": np.zeros(4)}}
@@ -168,6 +171,7 @@ def test_float32_matmuls_ask_for_the_highest_precision(small_config):
     assert "HIGHEST" not in low
 
 
+@pytest.mark.device
 def test_bfloat16_is_close_and_keeps_float32_parameters(small_config, small_params):
     """Catches a compute dtype that is ignored, and one that breaks the numbers."""
     exact = np.asarray(run(small_config, small_params).last_hidden)

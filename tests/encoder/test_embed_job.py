@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -257,6 +258,35 @@ def test_two_processes_share_the_rows(encoder, bert_folder, tmp_path):
     assert [(p["start"], p["stop"]) for p in index["parts"]] == [(0, 17), (17, 33)]
     parts = [np.load(tmp_path / "parts" / part["file"]) for part in index["parts"]]
     np.testing.assert_allclose(np.concatenate(parts), encoder.encode(texts(33)), atol=1e-5)
+
+
+def test_shards_together_are_the_unsharded_job(encoder, bert_folder, tmp_path):
+    """Rows left out or embedded twice between shards, or an index that names another order."""
+    path = tmp_path / "in.txt"
+    path.write_text("".join(f"{text}\n" for text in texts(34)))
+    command = [
+        sys.executable, "-m", "bertflow_jax.embed", f"--encoder={bert_folder('again')}",
+        f"--input={path}",
+    ]  # fmt: skip
+    # Not in order, each on a machine of its own.
+    for shard in (2, 0, 1):
+        subprocess.run(
+            [*command, f"--output={tmp_path / f'host{shard}'}", f"--shard={shard}/3"],
+            cwd=ROOT, env={**os.environ, "JAX_PLATFORMS": "cpu"}, check=True, timeout=300,
+        )  # fmt: skip
+        assert not (tmp_path / f"host{shard}" / "index.json").exists()
+    for shard in (0, 1, 2):
+        shutil.copytree(tmp_path / f"host{shard}", tmp_path / "all", dirs_exist_ok=True)
+    made = {p.name: p.stat().st_mtime_ns for p in tmp_path.glob("all/part-*")}
+    subprocess.run(
+        [*command, f"--output={tmp_path / 'all'}", "--shard=0/3"],
+        cwd=ROOT, env={**os.environ, "JAX_PLATFORMS": "cpu"}, check=True, timeout=300,
+    )  # fmt: skip
+    index = json.loads((tmp_path / "all" / "index.json").read_text())
+    assert [(p["start"], p["stop"]) for p in index["parts"]] == [(0, 12), (12, 24), (24, 34)]
+    assert made == {p.name: p.stat().st_mtime_ns for p in tmp_path.glob("all/part-*")}
+    parts = [np.load(tmp_path / "all" / part["file"]) for part in index["parts"]]
+    np.testing.assert_allclose(np.concatenate(parts), encoder.encode(texts(34)), atol=1e-5)
 
 
 def test_a_job_in_parts_reads_its_input_twice(encoder, job, monkeypatch):

@@ -111,6 +111,8 @@ def _embed(*arguments, **environment):
             "JAX_COORDINATOR_ADDRESS=host: HOST:PORT",
         ),
         (["--distributed"], {}, "--distributed: the other processes cannot be joined"),
+        (["--shard=4/4"], {}, "--shard=4/4: must be I/N"),
+        (["--shard=0/2", "--distributed"], {}, "--shard and --distributed"),
         (["--batch_size=" + "9" * 5000], {}, "batch_size"),
         (["--column=" + "9" * 5000], {}, "a txt file has lines"),
     ],

@@ -58,6 +58,7 @@ def test_one_text_a_row_is_the_plain_call(small_config, small_params):
     )
 
 
+@pytest.mark.device
 def test_pooled_values_of_two_texts():
     """Numbers by hand: a mean over the row would be 3, a maximum over it 9."""
     hidden = jnp.array([[[1.0], [3.0], [9.0], [-1.0]]])

@@ -104,6 +104,7 @@ def test_concat_keeps_the_order_of_the_layers():
     np.testing.assert_array_equal(pool_layers(per_layer, spec), [[4, 4, 1, 1]])
 
 
+@pytest.mark.device
 def test_token_values():
     """Case E02: the mean is [1, 0]; a mean over padding would be [0.5, 1]."""
     hidden = jnp.array([[[1.0, 0], [1, 0], [0, 2], [0, 2]]])
@@ -114,6 +115,7 @@ def test_token_values():
     np.testing.assert_array_equal(pool_tokens(hidden + 5, mask, "cls"), [[6, 5]])
 
 
+@pytest.mark.device
 def test_sums_are_float32_under_bfloat16():
     """Catches a sum in bfloat16: 1 added 300 times stops growing at 256."""
     hidden = jnp.ones((1, 300, 1), jnp.bfloat16)
@@ -129,6 +131,7 @@ def embed(config, name, normalize=False):
     return jax.jit(make_embed_fn(config, spec, normalize=normalize))
 
 
+@pytest.mark.device
 @pytest.mark.parametrize(
     "name", ["mean", "cls", "max", "pooler", "last2", "layers=(0)", "layers=(1,2),max"]
 )

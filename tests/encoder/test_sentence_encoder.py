@@ -32,6 +32,7 @@ def encoder(bert_folder):
     return SentenceEncoder.from_pretrained(bert_folder())
 
 
+@pytest.mark.device
 def test_vectors_match_the_equations(encoder, reference_bert, small_params, small_config):
     """Catches rows out of order and a wrong layer, over several buckets."""
     vectors = encoder.encode(MIXED)
@@ -43,6 +44,7 @@ def test_vectors_match_the_equations(encoder, reference_bert, small_params, smal
         np.testing.assert_allclose(vector, states[-1, 0].mean(0), atol=2e-5)
 
 
+@pytest.mark.device
 def test_a_vector_does_not_depend_on_its_batch(encoder):
     """Case E02: alone, in batches of 8 and 32, shuffled, and beside a text at the length limit."""
     rng = np.random.default_rng(0)

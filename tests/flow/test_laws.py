@@ -72,6 +72,7 @@ def _both(bijector):
     return jax.jit(bijector.forward_and_log_det), jax.jit(bijector.inverse_and_log_det)
 
 
+@pytest.mark.device
 def test_inverse_undoes_forward(case):
     """Catches a wrong inverse formula, split or channel order."""
     bijector, x = case

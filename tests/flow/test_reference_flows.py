@@ -35,6 +35,7 @@ def _loss(variables, x):
     return z, log_det, bits_per_dim(z, log_det).total
 
 
+@pytest.mark.device
 def test_port_forward(port):
     """z and loss of the PyTorch port for parameters moved away from their initial values."""
     z, _, loss = _loss(port_variables(port, "params"), port["x"])
@@ -59,6 +60,7 @@ def test_port_data_initialisation(port):
     np.testing.assert_allclose(loss.mean(), port["init_loss_bits_per_dim"], atol=1e-4)
 
 
+@pytest.mark.device
 def test_port_training_losses(port):
     """The losses before each of five released optimiser steps."""
     optimizer = make_optimizer(TrainConfig())
@@ -71,6 +73,7 @@ def test_port_training_losses(port):
     assert (np.asarray(metrics.bits_per_dim[5:]) == 0).all()
 
 
+@pytest.mark.device
 def test_released_forward(released):
     """z, per-example loss and log-det of the released TensorFlow code."""
     expected = released["expected"]
@@ -118,6 +121,7 @@ def test_released_optimizer(shared):
         np.testing.assert_allclose(ours, flat_params(theirs), atol=1e-5)
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("features", [384, 768])
 def test_round_trip_at_real_sizes(features):
     """inverse(forward(x)) within 1e-4 for a moved flow at the sizes of real encoders."""

@@ -1,0 +1,165 @@
+"""A profiler trace of some steps of a run, for TensorBoard's profile page.
+
+A config says `profile_steps="10:15"`: the trace starts once 10 steps are made and ends once 15 are,
+so that it holds 5 steps, those that metrics.jsonl numbers 11 to 15. "" traces nothing. Steps 0 to 2
+or so are poor ones to look at: buffers are still being allocated.
+"""
+
+import logging
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+import jax
+
+from bertflow_jax.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+_MOST_STEPS = 1000  # a trace takes some MB a step in memory; TensorBoard cannot show more
+
+
+def parse_profile_steps(text: str, field: str) -> tuple[int, int] | None:
+    """Return (start, stop) of "START:STOP", None for "".
+
+    Args:
+      text: as in the config.
+      field: its name in messages.
+
+    Raises:
+      ConfigError: anything else, no step at all or more than a trace can hold; names the field.
+    """
+    if not text.strip():
+        return None
+    found = re.fullmatch(r"\s*(\d{1,9})\s*:\s*(\d{1,9})\s*", text, re.ASCII)
+    if found is None:
+        raise ConfigError(
+            f"{field}={text!r}: must be START:STOP, two numbers of steps such as 10:15, or empty"
+        )
+    start, stop = int(found[1]), int(found[2])
+    if not start < stop <= start + _MOST_STEPS:
+        raise ConfigError(
+            f"{field}={text!r}: holds {stop - start} steps; it must hold 1 to {_MOST_STEPS}, as "
+            f"{start}:{start + 5} does"
+        )
+    return start, stop
+
+
+class Profiler:
+    """Starts and ends the trace of a loop that tells it how many steps are made.
+
+    ```
+    with Profiler(config.profile_steps, workdir / "tensorboard") as profiler:
+        profiler.at(done)
+        while done < last:
+            boundary = profiler.stop_before(done)  # a loop in chunks stops there
+            ...
+            done += count
+            profiler.at(done)
+    ```
+
+    `at` is called when the device is done with the steps: what is still queued belongs to nobody's
+    trace. A run that is resumed between START and STOP traces what is left; one that ends there, by
+    an error too, leaves what was traced. A trace that cannot be written costs a warning, no run.
+    """
+
+    def __init__(
+        self,
+        spec: str,
+        folder: str | os.PathLike[str],
+        *,
+        field: str = "profile_steps",
+        writes: bool | None = None,
+    ):
+        """Trace as the config says.
+
+        Args:
+          spec: see `parse_profile_steps`.
+          folder: of TensorBoard's files; the trace comes into its plugins/profile. May be gs://.
+          field: name of the spec in messages.
+          writes: whether this process traces; None: the first of `jax.distributed` does.
+
+        Raises:
+          ConfigError: an impossible spec.
+        """
+        steps = parse_profile_steps(spec, field)
+        if writes is None and steps is not None:
+            writes = jax.process_index() == 0
+        self._start, self._stop = steps if steps is not None else (0, 0)
+        self._waiting = steps is not None
+        self._writes, self._field = bool(writes), f"{field}={spec}"
+        self._folder = os.fspath(folder)
+        self._tracing_into: str | None = None
+
+    def stop_before(self, step: int) -> int | None:
+        """Return the next number of steps, above `step`, where the trace starts or ends.
+
+        It is the same in every process, so that all of them make chunks of the same length. None
+        when nothing is left to come.
+        """
+        ahead = [bound for bound in (self._start, self._stop) if bound > step]
+        return min(ahead, default=None)
+
+    def at(self, step: int) -> None:
+        """Start or end the trace if `step` steps made are where that is due."""
+        if self._tracing_into is not None and step >= self._stop:
+            self._end()
+        elif self._waiting and self._start <= step < self._stop:
+            self._waiting = False
+            if self._writes:
+                self._begin()
+
+    def close(self) -> None:
+        """End a trace that is still running; say so if none was ever due."""
+        if self._tracing_into is not None:
+            self._end()
+        elif self._waiting and self._writes:
+            _log.warning("%s: the run made no such steps, there is no trace", self._field)
+        self._waiting = False
+
+    def __enter__(self) -> "Profiler":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        # The profiler itself writes to local folders alone.
+        remote = "://" in self._folder
+        into = tempfile.mkdtemp(prefix="bertflow-profile-") if remote else self._folder
+        try:
+            jax.profiler.start_trace(into)
+        except (RuntimeError, OSError) as error:
+            _log.warning("%s: no trace can be started (%s)", self._field, error)
+        else:
+            self._tracing_into = into
+
+    def _end(self) -> None:
+        into, self._tracing_into = self._tracing_into, None
+        try:
+            jax.profiler.stop_trace()
+            if into is not None and into != self._folder:
+                copy_files(Path(into), self._folder)
+                shutil.rmtree(into)
+        except (RuntimeError, OSError) as error:
+            _log.warning("%s: the trace could not be written (%s)", self._field, error)
+        else:
+            _log.info("%s: the trace is in %s/plugins/profile", self._field, self._folder)
+
+
+def copy_files(source: Path, target: str) -> None:
+    """Copy the files of a folder, with its subfolders, into a local or remote folder."""
+    from etils import epath
+
+    for path in sorted(source.rglob("*")):
+        if path.is_file():
+            copy = epath.Path(target) / path.relative_to(source).as_posix()
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())
