@@ -76,7 +76,7 @@ class BatchEmbedder:
         shapes = self.shapes(batch_size).all()
         for rows, length in shapes:
             ids = np.full((rows, length), self._tokenizer.pad_id, np.int32)
-            jax.block_until_ready(self._call(self.params, ids, np.ones_like(ids), False))
+            jax.block_until_ready(self._run(ids, np.ones_like(ids), False))
         return shapes
 
     def windows(
@@ -174,13 +174,17 @@ class BatchEmbedder:
             vectors[batch.texts] = np.asarray(result)[batch.slots]
 
         for batch in make_batches(ids, self._tokenizer.pad_id, shapes):
-            result = self._call(self.params, batch.input_ids, batch.attention_mask, normalize)
+            result = self._run(batch.input_ids, batch.attention_mask, normalize)
             waiting.append((batch, result))
             if len(waiting) > _AHEAD:
                 fetch()
         while waiting:
             fetch()
         return vectors
+
+    def _run(self, input_ids: np.ndarray, mask: np.ndarray, normalize: bool) -> jax.Array:
+        rows = parallel.split_batch((input_ids, mask), self.mesh)
+        return self._call(self.params, *rows, normalize)
 
     def _require_finite(
         self,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import numbers
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from bertflow_jax.errors import ConfigError, InputError
 _MAX_INT = 2**31 - 1  # counters on the device are int32
 _MAX_SEED = 2**63 - 1
 _MAX_FLOAT = 3e38  # numbers on the device are float32
+_MOST_PROFILED = 1000  # steps: a trace takes some MB a step; TensorBoard cannot show more
 ENCODER_SETTINGS = ("pooling", "max_length", "dtype", "flow")  # flags that a fitted run has settled
 
 
@@ -77,3 +79,29 @@ def check_types(section: Any, prefix: str = "") -> None:
         elif kind is int:
             most = _MAX_SEED if field.name == "seed" else _MAX_INT
             require(value <= most, name, value, f"must be <= {most}")
+
+
+def parse_profile_steps(text: str, field: str) -> tuple[int, int] | None:
+    """Return (start, stop) of "START:STOP", None for "".
+
+    Args:
+      text: as in the config.
+      field: its name in messages.
+
+    Raises:
+      ConfigError: anything else, no step at all or more than a trace can hold; names the field.
+    """
+    if not text.strip():
+        return None
+    found = re.fullmatch(r"\s*(\d{1,9})\s*:\s*(\d{1,9})\s*", text, re.ASCII)
+    if found is None:
+        raise ConfigError(
+            f"{field}={text!r}: must be START:STOP, two numbers of steps such as 10:15, or empty"
+        )
+    start, stop = int(found[1]), int(found[2])
+    if not start < stop <= start + _MOST_PROFILED:
+        raise ConfigError(
+            f"{field}={text!r}: holds {stop - start} steps; it must hold 1 to {_MOST_PROFILED}, as "
+            f"{start}:{start + 5} does"
+        )
+    return start, stop

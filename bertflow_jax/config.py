@@ -7,7 +7,7 @@ checks every value and names the field in its message.
 import dataclasses
 from typing import Any
 
-from bertflow_jax.checks import check_choice, check_least, check_types, require
+from bertflow_jax.checks import check_choice, check_least, check_types, parse_profile_steps, require
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.supervision_config import OBJECTIVES
 from bertflow_jax.supervision_config import SupervisionConfig as SupervisionConfig
@@ -238,6 +238,7 @@ class Config:
       parallel: how a step runs on several devices, with the same numbers: `jit` (over a mesh of
         all devices of all processes), `pmap`, or `fsdp`: as jit, and where an encoder is trained
         its parameters and moments are split over the devices.
+      profile_steps: `START:STOP` traces the steps between for TensorBoard; "" traces none.
       cache_dir: folder of cached embeddings; "" takes `bertflow_jax` in the user's cache folder.
     """
 
@@ -250,6 +251,7 @@ class Config:
     checkpoint: CheckpointConfig = dataclasses.field(default_factory=CheckpointConfig)
     supervision: SupervisionConfig = dataclasses.field(default_factory=SupervisionConfig)
     parallel: str = "jit"
+    profile_steps: str = ""
     cache_dir: str = ""
 
     def validate(self) -> "Config":
@@ -258,6 +260,7 @@ class Config:
         check_least(self, "", seed=0)
         check_choice("objective", self.objective, OBJECTIVES)
         check_choice("parallel", self.parallel, PARALLEL)
+        parse_profile_steps(self.profile_steps, "profile_steps")
         for part in (self.encoder, self.flow, self.data, self.train, self.checkpoint):
             part.validate()
         self.supervision.validate()

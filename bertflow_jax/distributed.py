@@ -18,6 +18,8 @@ from bertflow_jax import errors
 from bertflow_jax.errors import BertFlowError, ConfigError
 
 _log = logging.getLogger(__name__)
+# Seconds that a process waits for the others when it ends: they end together, or one has failed.
+_PATIENCE = 60
 
 
 def initialize(
@@ -45,9 +47,11 @@ def initialize(
         return
     try:
         if automatic:
-            jax.distributed.initialize()
+            jax.distributed.initialize(shutdown_timeout_seconds=_PATIENCE)
         else:
-            jax.distributed.initialize(coordinator, num_processes, process_id)
+            jax.distributed.initialize(
+                coordinator, num_processes, process_id, shutdown_timeout_seconds=_PATIENCE
+            )
     except (ValueError, RuntimeError) as error:
         raise ConfigError(
             f"the processes of the run did not find each other ({error}): give --coordinator="

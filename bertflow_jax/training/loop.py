@@ -22,6 +22,7 @@ from bertflow_jax.training.held_out import held_out_bits, is_evaluated, tell_end
 from bertflow_jax.training.optimizer import make_optimizer
 from bertflow_jax.training.order import ExampleOrder
 from bertflow_jax.training.processes import check_together
+from bertflow_jax.training.profile import Profiler
 from bertflow_jax.training.steps import FitState, StepMetrics, make_run_steps
 
 _log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ def run_fit(
     state: FitState,
     *,
     sink: MetricsSink | None = None,
+    profiler: Profiler | None = None,
     save: Save | None = None,
     finish: Callable[[], None] | None = None,
     best: tuple[int, Score] | None = None,
@@ -72,6 +74,7 @@ def run_fit(
       data: what is fitted on.
       state: where to start.
       sink: where metrics go.
+      profiler: traces the steps it is made for.
       save: takes a state and its held-out bits/dim (None without any); called at every
         `checkpoint.every` steps and at the end; on Ctrl-C, on SIGTERM, and when the loss stops
         being finite, it gets the last state known to be good.
@@ -104,17 +107,21 @@ def run_fit(
             "%d steps are few for a flow: raise train.epochs, or lower train.batch_size", last
         )
     bar = tqdm(total=last, initial=done, unit="step", disable=not progress)
+    profiler = profiler or Profiler("", "")
+    profiler.at(done)
     with bar, Interrupt(preemptible=save is not None) as interrupt:
         try:
             while done < last:
                 check_together(interrupt)
-                count = min(limit, _steps_to_next_stop(done, last, config))
+                ahead = profiler.stop_before(done) or last
+                count = min(limit, ahead - done, _steps_to_next_stop(done, last, config))
                 started = time.perf_counter()
                 after, metrics = run_chunk(state, done, count)
                 rate = count / (time.perf_counter() - started)
                 limit = distributed.share(functools.partial(_chunk_limit, rate))
                 _check_finite(metrics, after, done)
                 state, done, held_out = after, done + count, None
+                profiler.at(done)
                 if is_evaluated(done, last, config):
                     held_out = evaluate(state)
                     evaluated += held_out is not None

@@ -7,7 +7,6 @@ or so are poor ones to look at: buffers are still being allocated.
 
 import logging
 import os
-import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,36 +14,9 @@ from types import TracebackType
 
 import jax
 
-from bertflow_jax.errors import ConfigError
+from bertflow_jax.checks import parse_profile_steps
 
 _log = logging.getLogger(__name__)
-_MOST_STEPS = 1000  # a trace takes some MB a step in memory; TensorBoard cannot show more
-
-
-def parse_profile_steps(text: str, field: str) -> tuple[int, int] | None:
-    """Return (start, stop) of "START:STOP", None for "".
-
-    Args:
-      text: as in the config.
-      field: its name in messages.
-
-    Raises:
-      ConfigError: anything else, no step at all or more than a trace can hold; names the field.
-    """
-    if not text.strip():
-        return None
-    found = re.fullmatch(r"\s*(\d{1,9})\s*:\s*(\d{1,9})\s*", text, re.ASCII)
-    if found is None:
-        raise ConfigError(
-            f"{field}={text!r}: must be START:STOP, two numbers of steps such as 10:15, or empty"
-        )
-    start, stop = int(found[1]), int(found[2])
-    if not start < stop <= start + _MOST_STEPS:
-        raise ConfigError(
-            f"{field}={text!r}: holds {stop - start} steps; it must hold 1 to {_MOST_STEPS}, as "
-            f"{start}:{start + 5} does"
-        )
-    return start, stop
 
 
 class Profiler:
@@ -76,7 +48,7 @@ class Profiler:
         """Trace as the config says.
 
         Args:
-          spec: see `parse_profile_steps`.
+          spec: see `checks.parse_profile_steps`.
           folder: of TensorBoard's files; the trace comes into its plugins/profile. May be gs://.
           field: name of the spec in messages.
           writes: whether this process traces; None: the first of `jax.distributed` does.

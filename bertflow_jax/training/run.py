@@ -37,13 +37,14 @@ from bertflow_jax.training.processes import (
     restore_shared,
     shared_workdir,
 )
+from bertflow_jax.training.profile import Profiler
 from bertflow_jax.training.steps import FitState
 from bertflow_jax.training.supervised_flow import FlowStart
 from bertflow_jax.workdir import check_inputs_outside, clear_workdir
 
 _log = logging.getLogger(__name__)
 # What may differ from the checkpoint on --resume: how long, and how often to log and save. The
-# cache folder only says where embeddings are kept, the last two how a step is run.
+# cache folder only says where embeddings are kept, the last ones how a step is run and watched.
 _MAY_DIFFER = {
     "train.steps",
     "train.epochs",
@@ -55,6 +56,7 @@ _MAY_DIFFER = {
     "checkpoint.keep_best",
     "cache_dir",
     "parallel",
+    "profile_steps",
     "encoder.remat",
 }
 
@@ -134,12 +136,14 @@ def train(
             score = None if held_out is None else Score(HELD_OUT, held_out)
             store.save({"flow": state.variables, "optimizer": state.opt_state}, records, score)
 
-        with first_writes_metrics(config, folder, int(state.step)) as sink:
+        profiler = Profiler(config.profile_steps, folder / "tensorboard")
+        with first_writes_metrics(config, folder, int(state.step)) as sink, profiler:
             return run_fit(
                 config,
                 data,
                 state,
                 sink=sink,
+                profiler=profiler,
                 save=save,
                 finish=store.finish,
                 best=best_shared(store) if resume else None,

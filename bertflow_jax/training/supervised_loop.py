@@ -18,6 +18,7 @@ from bertflow_jax.training.fit import planned_steps
 from bertflow_jax.training.loop import MetricsSink
 from bertflow_jax.training.order import ExampleOrder
 from bertflow_jax.training.processes import check_together
+from bertflow_jax.training.profile import Profiler
 from bertflow_jax.training.supervised_batches import PairBatch
 from bertflow_jax.training.supervised_dev import BestDev
 from bertflow_jax.training.supervised_steps import (
@@ -55,6 +56,7 @@ def run_supervised(
     best: BestDev | None = None,
     schedule: Callable[[int], float] | None = None,
     sink: MetricsSink | None = None,
+    profiler: Profiler | None = None,
     save: Save | None = None,
     finish: Callable[[], None] | None = None,
     progress: bool = False,
@@ -72,6 +74,7 @@ def run_supervised(
       best: the dev record so far; needed with `evaluate`.
       schedule: step -> step size, for the metrics.
       sink: where metrics go.
+      profiler: traces the steps it is made for.
       save: takes a state, the dev record and the dev metric of that state (None where it was not
         evaluated); called at every `checkpoint.every` steps, after an evaluation better than all
         before, at the end, on Ctrl-C or SIGTERM and when the loss stops being finite (with the last
@@ -95,6 +98,8 @@ def run_supervised(
         _log.warning("nothing to do: step %d is reached, %d are asked for", done, last)
     bar = tqdm(total=last, initial=done, unit="step", disable=not progress)
     value: float | None = None
+    profiler = profiler or Profiler("", "")
+    profiler.at(done)
     with bar, Interrupt(preemptible=save is not None) as interrupt:
         try:
             batch = make_batch(done)
@@ -108,6 +113,7 @@ def run_supervised(
                 seconds = time.perf_counter() - started
                 _check_finite(metrics, done + 1)
                 done, value = done + 1, None
+                profiler.at(done)
                 dev: dict[str, float] = {}
                 improved = False
                 if evaluate is not None and best and (done == last or done % rhythm == 0):

@@ -23,6 +23,7 @@ from bertflow_jax.training.processes import (
     first_writes_metrics,
     shared_workdir,
 )
+from bertflow_jax.training.profile import Profiler
 from bertflow_jax.training.run import absolute_paths, check_resume, load_encoder
 from bertflow_jax.training.supervised_batches import PairBatches, choose_labelled
 from bertflow_jax.training.supervised_dev import BestDev, DevSet
@@ -137,7 +138,8 @@ def train_encoder(
             host = parallel.to_host(state)
             return distributed.share(lambda: dev(host))
 
-        with first_writes_metrics(config, folder, int(state.step)) as sink:
+        profiler = Profiler(config.profile_steps, folder / "tensorboard")
+        with first_writes_metrics(config, folder, int(state.step)) as sink, profiler:
             result = run_supervised(
                 config,
                 batches.order,
@@ -148,6 +150,7 @@ def train_encoder(
                 best=best,
                 schedule=experiment.schedule,
                 sink=sink,
+                profiler=profiler,
                 save=save,
                 finish=store.finish,
                 progress=progress and distributed.is_first(),
