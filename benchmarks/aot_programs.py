@@ -47,6 +47,8 @@ class Case:
       tokens: T; of flow unused.
       dtype: compute type of the encoder.
       table: of flow: rows of the table of embeddings.
+      remat: of siamese: whether layers are computed again in the backward pass.
+      mode: of siamese: `jit` or `fsdp`.
     """
 
     kind: str
@@ -54,11 +56,14 @@ class Case:
     tokens: int = 0
     dtype: str = "float32"
     table: int = 0
+    remat: bool = False
+    mode: str = "jit"
 
     def __str__(self) -> str:
         if self.kind == "flow":
             return f"flow, table of {self.table:,} rows"
-        return f"{self.kind}, T={self.tokens}, {self.dtype}"
+        said = [self.kind, f"T={self.tokens}", self.dtype]
+        return ", ".join([*said, *["remat"] * self.remat, *["fsdp"] * (self.mode == "fsdp")])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +105,7 @@ def _params(encoder: BertConfig) -> Any:
 
 def _embedder(case: Case, encoder: BertConfig) -> Any:
     spec = parse_pooling("mean", encoder.num_hidden_layers)
-    return make_embed_fn(encoder, spec, COMPUTE_DTYPES[case.dtype])
+    return make_embed_fn(encoder, spec, COMPUTE_DTYPES[case.dtype], remat=case.remat)
 
 
 def _flow(case: Case, encoder: BertConfig, mesh: Mesh) -> Program:
@@ -159,10 +164,11 @@ def _siamese(case: Case, encoder: BertConfig, mesh: Mesh) -> Program:
     ids = _ids(pairs, 2, case.tokens)
     batch = PairBatch(ids, ids, _ids(pairs), jax.ShapeDtypeStruct((pairs,), jnp.float32))
     step = make_train_step(config, _embedder(case, encoder), optimizer)
+    state, float32 = jax.eval_shape(blank), case.dtype == "float32"
     return Program(
-        parallel.compile_train_step(step, mesh, case.dtype == "float32"),
-        (jax.eval_shape(blank), batch),
-        (1 + _BACKWARD) * flops(encoder, 2 * pairs, case.tokens),
+        parallel.compile_train_step(step, mesh, float32, case.mode, state),
+        (state, batch),
+        (1 + case.remat + _BACKWARD) * flops(encoder, 2 * pairs, case.tokens),
         {"batch.input_ids": ids.shape, "batch.attention_mask": ids.shape},
     )
 
