@@ -10,9 +10,10 @@ slice and nothing is run. Printed for each, as a Markdown table:
   chip's HBM;
 - operations: the matmuls of the compiled program over the analytic count: those of the encoder's
   layers and of the flow's conditioners, a trained matmul three times (its gradients with respect to
-  weights and input are one more each), four times where layers are computed again. Loops count as often as they run (`benchmarks.hlo`).
-  What   neither counts: softmax, LayerNorm, gelu, dropout, the optimiser;
-- collectives: training needs an all-reduce, embedding none at all;
+  weights and input are one more each), four times where layers are computed again. Loops count as
+  often as they run (`benchmarks.hlo`). What neither counts: softmax, LayerNorm, gelu, dropout, the
+  optimiser;
+- collectives: training needs an all-reduce (or reduce-scatter), embedding none at all;
 - compiler: the cycles that it estimates for one device, at the clock that the published peak
   implies, and the share of them in copies. Collectives, gathers and copies that run beside other
   work have no estimate, so that this is a lower bound of the time;

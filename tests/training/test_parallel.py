@@ -7,9 +7,11 @@ import dataclasses
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -200,6 +202,53 @@ def test_eight_devices_give_the_numbers_of_one(one_device, eight_devices, name):
 @pytest.mark.parametrize("name", TWO)
 def test_two_processes_give_the_numbers_of_one(one_device, two_processes, name):
     assert_same_run(two_processes[name], one_device[name[0]])
+
+
+def start_command(made, workdir, address, process, *flags):
+    """Start train.py itself as one of two processes."""
+    root = Path(__file__).resolve().parents[2]
+    experiment = workdir.parent / f"{workdir.name}.py"
+    experiment.write_text(
+        "import json\nfrom bertflow_jax.config import Config\n\n\ndef get_config():\n"
+        f"    return Config.from_dict(json.loads({json.dumps(made.to_dict())!r}))\n"
+    )
+    return subprocess.Popen(
+        [sys.executable, str(root / "train.py"), f"--config={experiment}", f"--workdir={workdir}",
+         f"--coordinator={address}", "--num_processes=2", f"--process_id={process}", *flags],
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(root)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+
+
+def test_sigterm_to_one_process_stops_both_and_the_first_saves(folder):
+    """The other process would have waited for ever in the next step's all-reduce."""
+    made = config(folder, "flow", train={"steps": 10**7})
+    made = dataclasses.replace(made, checkpoint=CheckpointConfig(every=200))
+    workdir, address = folder / "terminated", free_address()
+    pair = [start_command(made, workdir, address, process) for process in (0, 1)]
+    try:
+        until = time.monotonic() + 300
+        while not CheckpointStore(workdir).steps() and time.monotonic() < until:
+            assert pair[0].poll() is None, pair[0].communicate()[1][-3000:]
+            time.sleep(0.2)
+        pair[1].send_signal(signal.SIGTERM)
+        ends = [process.communicate(timeout=200)[1] for process in pair]
+    finally:
+        for process in pair:
+            process.kill()
+    assert [process.returncode for process in pair] == [75, 75], ends
+    store = CheckpointStore(workdir)
+    assert f"stopped after step {store.steps()[-1]}, which is saved" in ends[0]
+
+
+def test_a_mistake_that_one_process_sees_ends_both(folder, one_device):
+    """The others waited for one that had gone."""
+    made, address = config(folder, "flow"), free_address()
+    pair = [start_command(made, one_device["flow"], address, process) for process in (0, 1)]
+    ends = [process.communicate(timeout=200)[1] for process in pair]
+    assert [process.returncode for process in pair] == [2, 2], ends
+    assert all("is not empty: give --resume" in text for text in ends)
 
 
 def test_pieces_of_a_batch_give_its_gradient(folder):
