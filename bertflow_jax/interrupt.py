@@ -10,6 +10,7 @@ from typing import Any
 
 _AGAIN = 0.05  # seconds after which a Ctrl-C that was swallowed is sent again
 _pressed = threading.Event()
+_heeding = threading.Event()
 
 
 class Interrupt:
@@ -39,6 +40,9 @@ class Interrupt:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
+        # The loop may have looked for the last time: whoever called it still has to know.
+        if _heeding.is_set():
+            _pressed.set()
         with contextlib.suppress(OSError):  # stderr may be closed
             os.write(2, self._notice)  # a print could come in the middle of another one
 
@@ -82,12 +86,14 @@ def heeded() -> Iterator[None]:
     # A process started in the background ignores Ctrl-C, which is meant for another one.
     ours = before in (signal.default_int_handler, _end)
     _pressed.clear()
+    _heeding.set()
     sys.unraisablehook = send_again
     try:
         if ours:
             signal.signal(signal.SIGINT, press)
         yield
     finally:
+        _heeding.clear()
         sys.unraisablehook = hook
         if ours:
             signal.signal(signal.SIGINT, before)

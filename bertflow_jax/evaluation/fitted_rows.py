@@ -17,10 +17,9 @@ import numpy as np
 
 from bertflow_jax.config import Config, DataConfig
 from bertflow_jax.data.glue import BINARY_TASKS
-from bertflow_jax.data.glue_files import SPLITS
 from bertflow_jax.data.sts import StsTask
-from bertflow_jax.data.sts_files import STS_TASKS, task_splits
-from bertflow_jax.data.text import TextCorpus, load_text
+from bertflow_jax.data.sts_files import STS_TASKS
+from bertflow_jax.data.text import TextCorpus, load_text, text_splits
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.evaluation.metrics import AGGREGATIONS
 from bertflow_jax.evaluation.options import EvalOptions
@@ -103,9 +102,8 @@ def _task_text(task: str, splits: Sequence[str], data_dir: str | None) -> TextCo
         return load_text(DataConfig(path=EVERYDAY))
     if data_dir is None:
         raise ConfigError(f"--fit={task} needs --data_dir=DIR, where the text of {task} lies")
-    known = SPLITS if task in BINARY_TASKS else task_splits(task)
-    taken = splits if splits and len(known) > 1 else known
-    return load_text(DataConfig(path=data_dir, task=task, splits=",".join(taken)))
+    taken = ",".join(text_splits(task, splits))
+    return load_text(DataConfig(path=data_dir, task=task, splits=taken))
 
 
 def check_rows(rows: Sequence[str]) -> None:
@@ -192,7 +190,8 @@ def _mean(values: Sequence[Any]) -> Any:
         return {key: _mean([value.get(key) for value in values]) for key in keys}
     if all(isinstance(value, float) for value in values):
         return float(np.mean(values))
-    return next((value for value in values if not isinstance(value, float)), None)
+    # Counts and texts are the same for every seed; a reason may be known of a later one alone.
+    return next((value for value in values if not isinstance(value, float | None)), None)
 
 
 def _spread(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, float | None]]:
