@@ -1,6 +1,7 @@
 """Ctrl-C: never swallowed, and where rows or steps are at stake, at a place where none are lost."""
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -73,8 +74,12 @@ def heeded() -> Iterator[None]:
     """
     hook, before = sys.unraisablehook, signal.getsignal(signal.SIGINT)
 
+    tasks = logging.getLogger("asyncio")
+
     def press(number: int, frame: object) -> None:
         _pressed.set()
+        # A checkpoint that is being read or written leaves tasks behind, told of with tracebacks.
+        tasks.disabled = True
         raise KeyboardInterrupt
 
     def send_again(unraisable: Any) -> None:
@@ -94,6 +99,7 @@ def heeded() -> Iterator[None]:
         yield
     finally:
         _heeding.clear()
+        tasks.disabled = False
         sys.unraisablehook = hook
         if ours:
             signal.signal(signal.SIGINT, before)

@@ -2,11 +2,13 @@
 
 import json
 import logging
+import signal
 from pathlib import Path
 
 import pytest
 from paper_made import SMALL, fit_folder, options, write_all, write_stsb
 
+from bertflow_jax.interrupt import Interrupt, heeded
 from bertflow_jax.reproduce import scoring
 from bertflow_jax.reproduce.options import recipe_config
 from bertflow_jax.reproduce.rows import task_config
@@ -154,3 +156,22 @@ def test_the_table_says_what_made_it(tmp_path):
     assert "train.steps=3" in text
     assert found["provenance"]["version"] in text
     assert found["date"] in text
+
+
+def test_ctrl_c_in_the_last_steps_of_a_fit(tmp_path, monkeypatch, caplog):
+    """Catches a Ctrl-C that the loop saw too late: the run went on, or ended in tracebacks."""
+
+    def last_steps(config, workdir, **_):
+        (workdir / "checkpoints" / "7").mkdir(parents=True)
+        with Interrupt():
+            signal.raise_signal(signal.SIGINT)
+
+    def never(workdir):
+        raise AssertionError("a checkpoint is read after Ctrl-C")
+
+    monkeypatch.setattr(scoring, "train", last_steps)
+    monkeypatch.setattr(scoring, "load_run", never)
+    chosen = options(write_stsb(tmp_path), tmp_path, 5, "flow_target")
+    with heeded(), pytest.raises(KeyboardInterrupt):
+        reproduce(chosen)
+    assert "stopped in row flow_target, task stsb, step 7 is saved" in caplog.text
