@@ -38,9 +38,20 @@ class FitTexts:
 
     Attributes:
       corpora: task -> corpus; tasks that share a text share the object.
+      fit: what was asked for, resolved; see the module's docstring.
+      splits: that were asked for.
     """
 
     corpora: dict[str, TextCorpus]
+    fit: str = TARGET
+    splits: tuple[str, ...] = ()
+
+    @property
+    def whole_text(self) -> list[str]:
+        """The tasks that are fitted on all their text although splits are asked for."""
+        if self.fit != TARGET or not self.splits:
+            return []
+        return [task for task in self.corpora if not _has_splits(task)]
 
     @property
     def distinct(self) -> list[TextCorpus]:
@@ -78,8 +89,21 @@ def load_fit_texts(
       ConfigError, DataError, DataNotFoundError: naming the flag or file.
     """
     fit = fit or (TARGET if own is None else OWN)
+    if splits and fit != TARGET and not _has_splits(fit):
+        raise ConfigError(
+            f"--fit_splits={','.join(splits)} does not apply to --fit={fit}, which has no splits "
+            f"to choose from: leave it out, or give --fit={TARGET} or a task with splits, as stsb"
+        )
     if fit == TARGET:
-        return FitTexts({task: _task_text(task, splits, data_dir) for task in tasks})
+        found = {task: _task_text(task, splits, data_dir) for task in tasks}
+        texts = FitTexts(found, fit, tuple(splits))
+        if texts.whole_text:
+            _log.warning(
+                "--fit_splits=%s does not apply to %s: rows are fitted on all their text there",
+                ",".join(splits),
+                ", ".join(texts.whole_text),
+            )
+        return texts
     if fit == OWN:
         if own is None:
             raise ConfigError("--fit=run is the text of a --workdir's fit; an encoder has none")
@@ -94,7 +118,11 @@ def load_fit_texts(
             f"{', '.join((*STS_TASKS, *BINARY_TASKS, EVERYDAY))}) "
             "nor a text file that is there"
         )
-    return FitTexts(dict.fromkeys(tasks, shared))
+    return FitTexts(dict.fromkeys(tasks, shared), fit, tuple(splits))
+
+
+def _has_splits(task: str) -> bool:
+    return task in (*STS_TASKS, *BINARY_TASKS) and len(text_splits(task)) > 1
 
 
 def _task_text(task: str, splits: Sequence[str], data_dir: str | None) -> TextCorpus:
