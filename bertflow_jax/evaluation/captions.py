@@ -1,8 +1,9 @@
-"""What a reader must know to use a table of scores, in plain sentences."""
+"""What a reader must know to use the scores of an evaluation, in plain sentences."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from bertflow_jax.config import Config
 from bertflow_jax.evaluation.similarities import TITLES
 from bertflow_jax.evaluation.table import COLUMNS, PLUS_MINUS, split_tasks, task_columns, whole_text
 
@@ -55,6 +56,49 @@ def fitted_on(results: Mapping[str, Any]) -> list[str]:
         if whole:
             found.append(f"* {', '.join(whole)}: on all text of the task, which has one split")
     return found
+
+
+def compared_rows(averages: Mapping[str, float | None]) -> tuple[str, str]:
+    """Return the two rows of the first sentence, whatever their order in the table.
+
+    `raw` is compared with the run's own flow; else with the best row that has a flow; else with the
+    best row.
+    """
+    first = "raw" if "raw" in averages else next(iter(averages))
+    others = [name for name in averages if name != first]
+    flows = [name for name in others if OWN_FLOW in name.removesuffix(FITTED_HERE).split("+")]
+    if not others:
+        return first, first
+    if OWN_FLOW in others:
+        return first, OWN_FLOW
+
+    def rank(name: str) -> tuple[bool, float, str]:
+        score = averages[name]
+        return score is not None, score if score is not None else 0.0, name
+
+    return first, max(flows or others, key=rank)
+
+
+def step_line(step: int, config: Config, examples: int) -> str:
+    """Return `step N`, with `of M planned` where the config tells: a fit may have been cut off.
+
+    Args:
+      step: of the checkpoint.
+      config: of the run.
+      examples: of its text, held-out ones included. How many could be held out is not recorded:
+        with some, M is the least that can have been planned.
+    """
+    if config.objective != "flow":
+        return f"step {step}"  # the best one, not the last
+    if config.train.steps:
+        return f"step {step} of {config.train.steps} planned"
+    from bertflow_jax.training.order import ExampleOrder
+
+    held_out = round(config.data.held_out * examples)
+    fitted = examples - held_out
+    order = ExampleOrder(fitted, min(config.train.batch_size, fitted), config.seed)
+    least = "at least " if held_out else ""
+    return f"step {step} of {least}{order.steps_for(config.train.epochs)} planned"
 
 
 def _encoder(model: Mapping[str, Any]) -> list[str]:

@@ -11,7 +11,6 @@ from bertflow_jax.evaluation import (
     report_page,
     report_tables,
 )
-from bertflow_jax.evaluation.captions import FITTED_HERE, OWN_FLOW
 from bertflow_jax.evaluation.lexical_plot import LexicalPlot
 from bertflow_jax.evaluation.metrics import AGGREGATIONS
 from bertflow_jax.evaluation.plot_data import Curve, RowPlot
@@ -77,7 +76,7 @@ def write_report(
 def _summary(results: Mapping[str, Any]) -> list[str]:
     model = results["model"]
     what, averages = _headline(results)
-    first, last = compared_rows(averages)
+    first, last = captions.compared_rows(averages)
     before, after = averages[first], averages[last]
     if before is None or after is None:
         kind = "AUC" if "AUC" in what else "average"
@@ -107,27 +106,6 @@ def _headline(results: Mapping[str, Any]) -> tuple[str, dict[str, float | None]]
         return what, {name: row["average"] for name, row in rows.items()}
     what = f"The AUC of {COLUMNS[binary[0]]}"
     return what, {name: row[binary[0]]["auc"] for name, row in rows.items()}
-
-
-def compared_rows(averages: Mapping[str, float | None]) -> tuple[str, str]:
-    """Return the two rows of the first sentence, whatever their order in the table.
-
-    `raw` is compared with the run's own flow; else with the best row that has a flow; else with the
-    best row.
-    """
-    first = "raw" if "raw" in averages else next(iter(averages))
-    others = [name for name in averages if name != first]
-    flows = [name for name in others if OWN_FLOW in name.removesuffix(FITTED_HERE).split("+")]
-    if not others:
-        return first, first
-    if OWN_FLOW in others:
-        return first, OWN_FLOW
-
-    def rank(name: str) -> tuple[bool, float, str]:
-        score = averages[name]
-        return score is not None, score if score is not None else 0.0, name
-
-    return first, max(flows or others, key=rank)
 
 
 def _model_name(model: Mapping[str, Any]) -> str:

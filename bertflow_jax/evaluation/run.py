@@ -10,7 +10,7 @@ from bertflow_jax.config import Config, DataConfig
 from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.data.sts import StsTask
 from bertflow_jax.evaluation.analyses import format_analyses, run_analyses
-from bertflow_jax.evaluation.captions import FITTED_HERE
+from bertflow_jax.evaluation.captions import FITTED_HERE, step_line
 from bertflow_jax.evaluation.export_tables import write_tables
 from bertflow_jax.evaluation.isotropy import isotropy
 from bertflow_jax.evaluation.metrics import mean_random_cosine
@@ -152,35 +152,13 @@ def _workdir_source(options: EvalOptions) -> _Source:
     )
 
 
-def step_line(step: int, config: Config, examples: int) -> str:
-    """Return `step N`, with `of M planned` where the config tells: a fit may have been cut off.
-
-    Args:
-      step: of the checkpoint.
-      config: of the run.
-      examples: of its text, held-out ones included. How many could be held out is not recorded:
-        with some, M is the least that can have been planned.
-    """
-    if config.objective != "flow":
-        return f"step {step}"  # the best one, not the last
-    if config.train.steps:
-        return f"step {step} of {config.train.steps} planned"
-    from bertflow_jax.training.order import ExampleOrder
-
-    held_out = round(config.data.held_out * examples)
-    fitted = examples - held_out
-    order = ExampleOrder(fitted, min(config.train.batch_size, fitted), config.seed)
-    least = "at least " if held_out else ""
-    return f"step {step} of {least}{order.steps_for(config.train.epochs)} planned"
-
-
 def _encoder_source(options: EvalOptions) -> _Source:
     # The post-processor first: it is small, and a wrong path is told before the encoder is loaded.
     processor = None if options.flow is None else _load_postprocess(options.flow)
     encoder = _load_encoder(options)
     identity = encoder.identity()
-    named = {"path": options.encoder, **identity, "pooling_name": options.pooling or ""}
-    model = {"encoder": named, "flow": None}
+    named = {"pooling_name": options.pooling} if options.pooling else {}
+    model = {"encoder": {"path": options.encoder, **identity, **named}, "flow": None}
     if processor is not None:
         after = encoder.with_postprocess(processor).describe()["postprocess"]
         model["flow"] = {"path": options.flow, **after}

@@ -14,9 +14,10 @@ import pytest
 
 from bertflow_jax.data.sts import ScoredPairs, StsTask
 from bertflow_jax.errors import ConfigError, WorkdirError
+from bertflow_jax.evaluation.captions import compared_rows
 from bertflow_jax.evaluation.plot_data import plot_rows, spectrum, training_curves
 from bertflow_jax.evaluation.plots import effect_figure
-from bertflow_jax.evaluation.report import compared_rows, write_report
+from bertflow_jax.evaluation.report import write_report
 from bertflow_jax.evaluation.results import build_results
 from bertflow_jax.evaluation.tasks import SentenceTable, evaluate
 
