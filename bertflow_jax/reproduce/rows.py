@@ -56,18 +56,20 @@ def score_row(
     found = RowScores({}, {}, {})
     scores = []
     for task in table.tasks:
+        workdirs: list[Path] = []
         try:
-            cell = scoring.Cell(
-                config=task_config(options, row, config, task),
-                encoder=encoder,
-                identity=identity,
-                row=row,
-                task=task,
-                splits=table.splits,
-                options=options,
-                sources=sources,
-            )
-            score = _score(table, cell, folder)
+            with scoring.said_where(f"row {row.name}, task {task}", workdirs):
+                cell = scoring.Cell(
+                    config=task_config(options, row, config, task),
+                    encoder=encoder,
+                    identity=identity,
+                    row=row,
+                    task=task,
+                    splits=table.splits,
+                    options=options,
+                    sources=sources,
+                )
+                score = _score(table, cell, folder, workdirs)
         except BertFlowError as error:
             found.missing[task] = str(error)
             _log.warning("%s of %s is left out; the reason stands below the table", task, row.name)
@@ -98,8 +100,11 @@ def compared(score: dict[str, Any], published: float | None) -> dict[str, Any]:
     }
 
 
-def _score(table: Table, cell: scoring.Cell, folder: Path) -> dict[str, Any]:
-    """Return {"score": x 100 or None, "details", "made"}, from its file where that fits."""
+def _score(table: Table, cell: scoring.Cell, folder: Path, workdirs: list[Path]) -> dict[str, Any]:
+    """Return {"score": x 100 or None, "details", "made"}, from its file where that fits.
+
+    The workdir of a fit is added to `workdirs` before it begins.
+    """
     row, task = cell.row, cell.task
     read = cell.sources.read(table, row, task, cell.config)
     described = {
@@ -122,8 +127,8 @@ def _score(table: Table, cell: scoring.Cell, folder: Path) -> dict[str, Any]:
     place = Path(cell.options.output) / row.recipe / name
     workdir = run_folder(place, cell.config, cell.identity, read["text"])
     cell = dataclasses.replace(cell, workdir=workdir)
-    with scoring.said_where(f"row {row.name}, task {task}", cell.workdir):
-        score = scoring.SCORERS.get(table.number, scoring.score_task)(cell)
+    workdirs.append(workdir)
+    score = scoring.SCORERS.get(table.number, scoring.score_task)(cell)
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     made = {"date": date, "version": source_version()}
     content = {"key": key, **score, "made": made, **described}

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,21 +106,26 @@ def train_nli_encoder(options: Options, name: str, sources: Sources) -> str:
     config = dataclasses.replace(config, encoder=encoder, supervision=supervision)
     place = Path(options.output) / name
     workdir = run_folder(place, config, encoder_of(config)[1], sources.nli())
-    with said_where(f"training the encoder {name}", workdir):
+    with said_where(f"training the encoder {name}", [workdir]):
         train_encoder(config, workdir, resume=_begun(workdir), progress=True)
     return str(workdir / "encoder")
 
 
 @contextlib.contextmanager
-def said_where(what: str, workdir: Path) -> Iterator[None]:
-    """Say on Ctrl-C what was being done and which step of it is saved; end what swallowed it."""
+def said_where(what: str, workdirs: Sequence[Path]) -> Iterator[None]:
+    """Say on Ctrl-C what was being done and which step of it is saved; end what swallowed it.
+
+    Args:
+      what: in the words of the user.
+      workdirs: of the fits of it; may be filled meanwhile.
+    """
     try:
         yield
         if was_pressed():
             raise KeyboardInterrupt
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) or was_pressed():
-            steps = CheckpointStore(workdir).steps()
+            steps = [step for folder in workdirs for step in CheckpointStore(folder).steps()]
             saved = f", step {steps[-1]} is saved" if steps else ""
             _log.warning("stopped in %s%s; the same command goes on from there", what, saved)
         raise
