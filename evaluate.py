@@ -42,8 +42,8 @@ flags.DEFINE_list(
     "rows",
     [],
     "Post-processors to fit and score besides: center, standardize, natsv:K, "
-    "whitening[:K[:ALPHA]], zca, block_mean:K, truncate:K, pca:K, flow, and a+b for one after the "
-    "other.",
+    "whitening[:K[:ALPHA]] (K may be all), zca, block_mean:K, truncate:K, pca:K, flow, and a+b for "
+    "one after the other.",
 )
 flags.DEFINE_string(
     "fit",
@@ -51,7 +51,11 @@ flags.DEFINE_string(
     "What --rows are fitted on: target (each task's own text), run (the workdir's), a task such as "
     "stsb, or a text file; default: run with --workdir, else target.",
 )
-flags.DEFINE_list("fit_splits", [], "Of stsb and sickr in that text; default: all.")
+flags.DEFINE_list(
+    "fit_splits",
+    [],
+    "Of stsb and sickr in that text (years have one); default: all.",
+)
 flags.DEFINE_list("seeds", ["0"], "Of the flows among --rows; several give mean and spread.")
 config_flags.DEFINE_config_file(
     "config", None, "Shapes the flows among --rows (its flow and train sections)."

@@ -100,6 +100,12 @@ def _parse_error(error: BaseException, argv: list[str]) -> str:
     if isinstance(error, OSError):
         return str(error)
     if isinstance(error, flags.Error) and "Error whilst parsing config file" not in str(error):
+        field = next((word for word in argv[1:] if re.match(r"--?config\.", word)), None)
+        if field is not None and named is None and "config" in flags.FLAGS:
+            return (
+                f"{field} sets a field of a config file: give --config=FILE too, as "
+                "--config=configs/text.py"
+            )
         return str(error)
     # ml_collections and absl wrap what a config file raised, with its traceback as text.
     while error.__context__ is not None:

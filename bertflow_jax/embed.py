@@ -35,6 +35,7 @@ from bertflow_jax.encoder.pooling import PoolingSpec
 from bertflow_jax.encoder.pretrained import Encoder, load_encoder, save_encoder
 from bertflow_jax.errors import ConfigError, InputError
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
+from bertflow_jax.progress import progress_bar
 from bertflow_jax.workdir import prepare_output
 
 
@@ -310,4 +311,4 @@ def _plain_embed_fn(
 def _progress_bar(total: int | None, show: bool | None) -> tqdm:
     # disable=None: tqdm shows the bar only on a terminal.
     disable = (None if total is None or total > 1000 else True) if show is None else not show
-    return tqdm(total=total, unit="text", desc="embed", disable=disable)
+    return progress_bar(total=total, unit="text", desc="embed", disable=disable)

@@ -29,6 +29,7 @@ from bertflow_jax.embed_spec import EmbedJob
 from bertflow_jax.errors import BertFlowError, WorkdirError
 from bertflow_jax.interrupt import Interrupt
 from bertflow_jax.output_locks import same_job, sole_writer
+from bertflow_jax.progress import progress_bar
 
 if TYPE_CHECKING:
     from bertflow_jax.embed import SentenceEncoder
@@ -86,7 +87,7 @@ def run_job(encoder: "SentenceEncoder", job: EmbedJob, *, progress: bool = False
     try:
         with (
             _shared(job, parts),
-            tqdm(total=count, unit="text", disable=not progress) as bar,
+            progress_bar(total=count, unit="text", disable=not progress) as bar,
         ):
             for part in mine:
                 with sole_writer(part.lock, f"--output={part.path}"):

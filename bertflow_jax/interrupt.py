@@ -5,6 +5,7 @@ SIGTERM is how a scheduler tells that the machine is wanted elsewhere. Where not
 """
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -68,6 +69,9 @@ class Interrupt:
             return
         self.requested = True
         self.terminated = number == signal.SIGTERM
+        # The loop may have looked for the last time: whoever called it still has to know.
+        if _command.is_set() and not self.terminated:
+            _pressed.set()
         with contextlib.suppress(OSError):  # stderr may be closed
             os.write(2, self._notice)  # a print could come in the middle of another one
 
@@ -100,8 +104,12 @@ def heeded() -> Iterator[None]:
     """
     hook, before = sys.unraisablehook, signal.getsignal(signal.SIGINT)
 
+    tasks = logging.getLogger("asyncio")
+
     def press(number: int, frame: object) -> None:
         _pressed.set()
+        # A checkpoint that is being read or written leaves tasks behind, told of with tracebacks.
+        tasks.disabled = True
         raise KeyboardInterrupt
 
     def send_again(unraisable: Any) -> None:
@@ -121,12 +129,13 @@ def heeded() -> Iterator[None]:
             signal.signal(signal.SIGINT, press)
         yield
     finally:
+        _command.clear()
+        tasks.disabled = False
         sys.unraisablehook = hook
         if ours:
             signal.signal(signal.SIGINT, before)
         if signal.getsignal(signal.SIGTERM) is not terminate:
             signal.signal(signal.SIGTERM, terminate)
-        _command.clear()
         _pressed.clear()
 
 

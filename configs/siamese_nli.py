@@ -3,7 +3,7 @@
     python train.py --config=configs/siamese_nli.py --workdir=runs/nli \
         --config.encoder.path=bert-base-uncased \
         --config.supervision.path=snli_1.0_train.jsonl,multinli_1.0_train.jsonl \
-        --config.supervision.dev_path=../shared/sts
+        --config.supervision.dev_path=data/sts
 
 Any NLI files will do, or a TFDS data_dir with --config.supervision.task=snli,multi_nli. The best
 encoder by Spearman on STS-B dev is written to runs/nli/encoder; a flow is then fitted on it:
@@ -27,7 +27,7 @@ def get_config() -> Config:
         encoder=EncoderConfig(path="mini_bert", pooling="mean", max_length=128),
         supervision=SupervisionConfig(
             path="snli_1.0_train.jsonl,multinli_1.0_train.jsonl",
-            dev_path="../shared/sts",
+            dev_path="data/sts",
             dev_task="stsb",
             learning_rate=2e-5,
             warmup=0.1,

@@ -1,8 +1,8 @@
 """The encoder trained on SICK's 4,500 entailment labels: minutes on two CPU cores.
 
     python train.py --config=configs/siamese_sick.py --workdir=runs/sick \
-        --config.encoder.path=FOLDER_OR_HUB_ID --config.supervision.path=../shared/sts
-    python evaluate.py --encoder=runs/sick/encoder --pooling=mean --data_dir=../shared/sts \
+        --config.encoder.path=FOLDER_OR_HUB_ID --config.supervision.path=data/sts
+    python evaluate.py --encoder=runs/sick/encoder --pooling=mean --data_dir=data/sts \
         --tasks=sickr,stsb
 
 all-MiniLM-L6-v2: SICK-R test 77.15 -> 78.66 (docs/supervision.md).
@@ -22,7 +22,7 @@ def get_config() -> Config:
         objective="siamese",
         encoder=EncoderConfig(path="sentence-transformers/all-MiniLM-L6-v2", pooling="mean"),
         supervision=SupervisionConfig(
-            path="../shared/sts",
+            path="data/sts",
             task="sickr",
             learning_rate=5e-6,
             head_learning_rate=1e-3,

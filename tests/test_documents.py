@@ -3,7 +3,10 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from bertflow_jax.evaluation.tasks import evaluate_task
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
@@ -30,3 +33,18 @@ def test_flags_of_embed_are_there(path):
     text = path.read_text("utf-8").replace("\\\n", " ")
     for command in re.findall(r"-m bertflow_jax\.embed ([^`\n]*)", text):
         assert set(re.findall(r"--(\w+)", command)) <= known, command
+
+
+def test_the_example_of_ones_own_method_runs(capsys):
+    """An example that uses a name that is not there, or prints another score than it says."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    (example,) = [block for block in blocks if "load_task" in block]
+    space = {}
+    exec(example, space)
+    scored = evaluate_task(space["tasks"][0], space["embed"])["wmean"]["spearman"]
+    assert space["scores"]["words"]["everyday"]["wmean"]["spearman"] == scored
+    printed = float(capsys.readouterr().out)
+    assert printed == pytest.approx(scored)
+    assert np.isfinite(printed)
+    said = re.search(r"print\(.*# ([\d.]+)", example)
+    assert printed == pytest.approx(float(said[1]), abs=0.05)

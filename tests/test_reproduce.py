@@ -1,54 +1,23 @@
 """The tables of the paper from recipe to comparison. Each test names the bug it catches."""
 
-import json
-
-import numpy as np
 import pytest
+from paper_made import SMALL, WORDS, fit_folder, options, write_stsb
 
-from bertflow_jax.errors import ConfigError
+from bertflow_jax.errors import ConfigError, DataNotFoundError
 from bertflow_jax.evaluation.options import EvalOptions
 from bertflow_jax.evaluation.run import run_evaluation
 from bertflow_jax.reproduce import scoring
 from bertflow_jax.reproduce.options import Options, recipe_config, with_field
 from bertflow_jax.reproduce.run import reproduce
+from bertflow_jax.reproduce.sources import Sources
 from bertflow_jax.reproduce.tables import TABLES
 from bertflow_jax.restore import load_run
-
-SMALL = {
-    "encoder.max_length": "16",
-    "flow.levels": "1",
-    "flow.depth": "1",
-    "flow.width": "4",
-    "train.steps": "3",
-    "train.mode": "cached",
-    "train.tensorboard": "false",
-}
-WORDS = ["the dog sleeps", "a cat eats fish", "bread is baked", "trains leave early", "we sing"]
 
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
     """STS-B alone, of 16 pairs a split."""
-    root = tmp_path_factory.mktemp("data")
-    (root / "STSBenchmark").mkdir()
-    rng = np.random.default_rng(0)
-    for split in ("train", "dev", "test"):
-        lines = [
-            f"g\tf\ty\t{i}\t{rng.uniform(0, 5):.2f}\t{WORDS[i % 5]} {split}\t{WORDS[i % 3]} {i}"
-            for i in range(16)
-        ]
-        (root / "STSBenchmark" / f"sts-{split}.csv").write_text("\n".join(lines) + "\n")
-    return str(root)
-
-
-def options(data_dir, output, table, *rows, **fields):
-    given = {
-        "data_dir": data_dir,
-        "encoders": {"base": "mini_bert"},
-        "overrides": SMALL | {"cache_dir": str(output / "cache")},
-        "output": str(output),
-    }
-    return Options(table, rows, **{**given, **fields})
+    return write_stsb(tmp_path_factory.mktemp("data"))
 
 
 def scored(data_dir, tmp_path, **fields):
@@ -72,11 +41,12 @@ def test_calibration_baselines_are_those_of_an_evaluation(data_dir, tmp_path, ca
         assert cell["difference"] == pytest.approx(cell["ours"] - cell["published"])
     assert found["rows"]["raw"]["stsb"]["published"] == 47.29
     assert found["skipped"] == {}
-    run = load_run(tmp_path / "base_flow_target" / "stsb-mean")
+    fitted = fit_folder(tmp_path / "base_flow_target", "stsb-mean")
+    run = load_run(fitted)
     flow = run_evaluation(
         EvalOptions(
-            workdir=str(tmp_path / "base_flow_target" / "stsb-mean"), data_dir=data_dir,
-            tasks=("stsb",), output=str(tmp_path / "flow"), report=False,
+            workdir=str(fitted), data_dir=data_dir, tasks=("stsb",),
+            output=str(tmp_path / "flow"), report=False,
         )
     )["rows"]["flow"]  # fmt: skip
     assert found["rows"]["flow_target"]["stsb"]["ours"] == flow["stsb"]["all"]["spearman"]
@@ -108,20 +78,33 @@ def test_started_again_it_goes_on(data_dir, tmp_path, monkeypatch):
     assert other["rows"]["raw"]["stsb"]["ours"] != first["rows"]["raw"]["stsb"]["ours"]
 
 
-def test_what_cannot_be_had_is_skipped_with_the_reason(data_dir, tmp_path, monkeypatch):
-    """Catches a run that ends at the first missing encoder, and rows dropped in silence."""
+def test_what_cannot_be_had_is_left_out_with_the_reason(data_dir, tmp_path, monkeypatch, capsys):
+    """Catches a run that ends at the first missing encoder or task, and cells dropped in silence."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    found = reproduce(
-        options(data_dir, tmp_path, 3, "base_nli_first_last", "large_nli_flow_target")
-    )
-    assert found["rows"] == {}
-    assert "--encoders=base_nli=FOLDER" in found["skipped"]["base_nli_first_last"]
     found = reproduce(options(data_dir, tmp_path, 2, "base_first_last", "base_flow_nli"))
-    assert "no data of sickr" in found["skipped"]["base_first_last"]
+    assert list(found["rows"]) == ["base_first_last"]
+    assert list(found["rows"]["base_first_last"]) == ["stsb"]
+    assert "no data of sickr" in found["missing"]["base_first_last"]["sickr"]
     assert "--nli" in found["skipped"]["base_flow_nli"]
-    found = reproduce(options(data_dir, tmp_path, 5, "raw", encoders={}))
-    assert "bert-base-uncased" in found["skipped"]["raw"]
-    assert json.loads((tmp_path / "table5.json").read_text())["skipped"] == found["skipped"]
+    table = (tmp_path / "table2.md").read_text()
+    ours = found["rows"]["base_first_last"]["stsb"]["ours"]
+    assert f"| base_first_last | {ours:.2f} | -- | -- |" in table
+    for text in (table, capsys.readouterr().out):
+        assert text.count("no data of sickr") == 1
+        assert text.count("give its files with --nli") == 1
+
+
+def test_a_run_without_any_row_is_an_error_and_leaves_the_table(data_dir, tmp_path):
+    """Catches exit 0 with an empty table in place of the one that was there."""
+    reproduce(options(data_dir, tmp_path, 5, "raw"))
+    before = (tmp_path / "table5.md").read_text()
+    lacking = options(data_dir, tmp_path, 5, "raw", encoders={"base": "no-one/has-this-model"})
+    with pytest.raises(ConfigError, match="no row of table 5 could be computed") as error:
+        reproduce(lacking)
+    assert str(error.value).count("no-one/has-this-model") == 1
+    assert (tmp_path / "table5.md").read_text() == before
+    with pytest.raises(ConfigError, match="encoders=base_nli=FOLDER"):
+        reproduce(options(data_dir, tmp_path, 3, "base_nli_first_last", "large_nli_flow_target"))
 
 
 def test_edit_distance_and_word_frequency(data_dir, tmp_path):
@@ -150,7 +133,8 @@ def test_a_siamese_encoder_is_trained_for_its_rows(data_dir, tmp_path):
         "gold_label\tsentence1\tsentence2\n"
         + "".join(f"{names[i % 3]}\t{WORDS[i % 5]}\t{WORDS[i % 2]} {i}\n" for i in range(12))
     )
-    path = scoring.train_nli_encoder(options(data_dir, tmp_path, 3, nli=str(nli)), "base_nli")
+    chosen = options(data_dir, tmp_path, 3, nli=str(nli))
+    path = scoring.train_nli_encoder(chosen, "base_nli", Sources(chosen))
     trained = scoring.encoder_of(with_field(recipe_config("base_mean", {}), "encoder.path", path))
     plain = scoring.encoder_of(
         with_field(recipe_config("base_mean", {}), "encoder.path", "mini_bert")
@@ -164,19 +148,22 @@ def test_a_siamese_encoder_is_trained_for_its_rows(data_dir, tmp_path):
         ({"table": 7}, "tables here are 1, 2, 3, 4, 5, 6"),
         ({"rows": ("x",)}, "no row x; its rows are raw, standardize"),
         ({"encoders": {"small": "x"}}, "unknown small"),
+        ({"encoders": {"base": "./nowhere"}}, "--encoders=base=./nowhere: folder not found"),
+        ({"encoders": {"base": "no such name"}}, "not a Hub id"),
         ({"overrides": {"train.step": "1"}}, "unknown config field"),
         ({"overrides": {"train.steps": "many"}}, "must be of type int"),
+        ({"overrides": {"train.steps": "-1"}}, "--set.*train.steps=-1: must be >= 0"),
+        ({"data_dir": "/nonexistent/folder"}, "--data_dir=/nonexistent/folder: no such folder"),
+        ({"nli": "nothing.jsonl"}, "--nli=nothing.jsonl: no such file"),
+        ({"corpus": "nothing.txt"}, "--corpus=nothing.txt: no such file"),
     ],
 )
 def test_wrong_flags(tmp_path, fields, message):
-    chosen = Options(**{"table": 5, "output": str(tmp_path), **fields})
-
-    def use():
-        chosen.chosen()
-        recipe_config("base_mean", chosen.overrides)
-
-    with pytest.raises(ConfigError, match=message):
-        use()
+    """Catches a wrong flag that is told as a skipped row, after the encoder was loaded."""
+    output = tmp_path / "out"
+    with pytest.raises((ConfigError, DataNotFoundError), match=message):
+        reproduce(Options(**{"table": 5, "output": str(output), **fields}))
+    assert not output.exists()
 
 
 def test_the_published_scores_are_the_papers():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from bertflow_jax.config import DataConfig
 from bertflow_jax.data import columns, sts_files
 from bertflow_jax.data.glue import BINARY_TASKS, glue_source
+from bertflow_jax.data.glue_files import SPLITS
 from bertflow_jax.data.lines import digest, read_lines
 from bertflow_jax.data.nli import GOLD_NAMES
 from bertflow_jax.data.pair_files import PairColumns, file_format, read_pairs
@@ -99,6 +101,15 @@ def load_text(config: DataConfig) -> TextCorpus:
         "blank_lines_skipped": blank,
     }
     return TextCorpus(kept, manifest)
+
+
+def text_splits(task: str, asked: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the splits whose text a task is fitted on: those asked for, where it has several.
+
+    A year has its test text alone, whatever is asked for; nothing asked for takes all.
+    """
+    known = SPLITS if task in BINARY_TASKS else sts_files.task_splits(task)
+    return tuple(asked) if asked and len(known) > 1 else known
 
 
 def _format(path: Path, asked: str) -> str:

@@ -8,7 +8,7 @@ import importlib.resources
 import os
 from pathlib import Path
 
-from huggingface_hub import constants, errors, snapshot_download
+from huggingface_hub import constants, errors, snapshot_download, utils
 
 from bertflow_jax.errors import DataNotFoundError, InputError
 from bertflow_jax.paths import user_path
@@ -61,6 +61,22 @@ def resolve_folder(path_or_hub_id: str | os.PathLike[str], revision: str | None 
     if not isinstance(path_or_hub_id, str) or _looks_local(name):
         raise DataNotFoundError(f"folder not found: {name}")
     return _download(name, revision)
+
+
+def check_encoder_name(name: str) -> None:
+    """Raise for what is neither a folder that is there nor could be a Hub id; the Hub is not asked.
+
+    Raises:
+      InputError, DataNotFoundError: as `resolve_folder`.
+    """
+    folder = user_path(name, "encoder")
+    if not name.strip() or name == MINI_BERT or os.path.exists(folder) or _looks_local(name):
+        resolve_folder(name)
+        return
+    try:
+        utils.validate_repo_id(name)
+    except errors.HFValidationError as error:
+        raise DataNotFoundError(f"folder not found, and not a Hub id: {name!r} ({error})") from None
 
 
 def _looks_local(name: str) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from bertflow_jax.data.sts import StsTask
 from bertflow_jax.evaluation.edit_distance import SMALL, lexical_analysis
 from bertflow_jax.evaluation.isotropy import MEASURES
-from bertflow_jax.evaluation.table import COLUMNS, UNDEFINED, aligned
+from bertflow_jax.evaluation.table import COLUMNS, UNDEFINED, aligned, task_columns
 from bertflow_jax.evaluation.tasks import SentenceTable
 from bertflow_jax.evaluation.word_frequency import (
     rank_by_corpus,
@@ -82,7 +82,8 @@ def format_analyses(results: Mapping[str, Any], names: Sequence[str]) -> str:
     found = results.get("analyses", {})
     parts: list[tuple[str, Lines]] = []
     if "isotropy" in names:
-        parts.append(("Isotropy", isotropy_lines(results["isotropy"])))
+        title = f"Isotropy of the sentences of {measured(results)}"
+        parts.append((title, isotropy_lines(results["isotropy"])))
     for task, lexical in found.get("edit_distance", {}).items():
         title = f"Edit distance against similarity, Spearman x 100, {COLUMNS[task]}"
         parts.append((title, lexical_lines(lexical)))
@@ -91,6 +92,12 @@ def format_analyses(results: Mapping[str, Any], names: Sequence[str]) -> str:
         title = f"Word embeddings by frequency rank ({origin(words)})"
         parts.append((title, word_lines(words)))
     return "\n\n".join("\n".join([title, *aligned(lines)]) for title, lines in parts)
+
+
+def measured(results: Mapping[str, Any]) -> str:
+    """Return the titles of the tasks whose sentences the isotropy is of."""
+    tasks = results.get("isotropy_tasks") or task_columns(results["rows"])
+    return ", ".join(COLUMNS[task] for task in tasks)
 
 
 def isotropy_lines(isotropy: Mapping[str, Mapping[str, Any]]) -> Lines:

@@ -4,7 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertflow_jax.evaluation.table import COLUMNS, PLUS_MINUS, UNDEFINED, task_columns
+from bertflow_jax.evaluation.captions import caption
+from bertflow_jax.evaluation.table import (
+    PLUS_MINUS,
+    UNDEFINED,
+    header_cells,
+    split_tasks,
+    task_columns,
+    whole_text,
+)
 from bertflow_jax.evaluation.tasks import PAPER_AGGREGATION, task_average
 from bertflow_jax.workdir import write_text
 
@@ -17,6 +25,7 @@ _LATEX_SPECIAL = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
+    PLUS_MINUS: r"$\pm$",
     **{sign: "\\" + sign for sign in "&%$#_{}"},
 }
 
@@ -36,7 +45,7 @@ def markdown_table(results: Mapping[str, Any], aggregation: str = PAPER_AGGREGAT
     header, lines = _cells(results, aggregation, _escape_markdown, "**{}**", PLUS_MINUS)
     out = [header, ["---", *(["---:"] * (len(header) - 1))], *lines]
     table = "\n".join(f"| {' | '.join(line)} |" for line in out)
-    return f"{table}\n\n{_caption(results, aggregation, _escape_markdown)}\n"
+    return f"{table}\n\n{_escape_markdown(caption(results, aggregation))}\n"
 
 
 def latex_table(results: Mapping[str, Any], aggregation: str = PAPER_AGGREGATION) -> str:
@@ -47,7 +56,7 @@ def latex_table(results: Mapping[str, Any], aggregation: str = PAPER_AGGREGATION
         [
             r"\begin{table}",
             r"  \centering",
-            rf"  \caption{{{_caption(results, aggregation, _escape_latex)}}}",
+            rf"  \caption{{{_escape_latex(caption(results, aggregation))}}}",
             rf"  \begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
             r"    \toprule",
             rf"    {' & '.join(header)} \\",
@@ -68,21 +77,19 @@ def _cells(
     bold: str,
     plus_minus: str,
 ) -> tuple[list[str], list[list[str]]]:
-    """Return header and lines, escaped: a line a row, columns STS-B, SICK-R, STS12..16, Avg.
+    """Return header and lines, escaped: a line a row, STS-B, SICK-R, STS12..16, Avg, then AUCs.
 
     The best of a column is bold, ties too, where there is more than one row. A row with "spread",
-    {task (or "average") -> {aggregation -> standard deviation}}, shows it after its score.
+    {task (or "average") -> {aggregation or "auc" -> standard deviation}}, shows it after its score.
     """
     rows = results["rows"]
-    tasks = [
-        task
-        for task in task_columns(rows)
-        if all(aggregation in row[task] for row in rows.values() if task in row)
-    ]
-    columns = [_column(rows, task, aggregation, plus_minus) for task in tasks]
-    if len(tasks) > 1:
-        columns.append(_average_column(rows, tasks, aggregation, plus_minus))
-    header = [COLUMNS[task] for task in tasks] + (["Avg"] if len(tasks) > 1 else [])
+    tasks = task_columns(rows)
+    correlations, binary = split_tasks(tasks)
+    columns = [_column(rows, task, aggregation, plus_minus) for task in correlations]
+    if len(correlations) > 1:
+        columns.append(_average_column(rows, correlations, aggregation, plus_minus))
+    columns += [_column(rows, task, "auc", plus_minus) for task in binary]
+    header = header_cells(tasks, whole_text(results))
     marked = [_marked(column, bold) for column in columns]
     lines = [[escape(name), *(column[i] for column in marked)] for i, name in enumerate(rows)]
     return ["", *(escape(title) for title in header)], lines
@@ -99,7 +106,8 @@ def _column(
         if task not in row:
             column.append((None, _NOT_SCORED))
             continue
-        score = row[task][aggregation]["spearman"]
+        found = row[task][aggregation]
+        score = found if aggregation == "auc" else found["spearman"]
         column.append((score, _number(score, row, task, aggregation, plus_minus)))
     return column
 
@@ -138,16 +146,6 @@ def _marked(column: _Column, bold: str) -> list[str]:
         bold.format(text) if mark and score == best else text
         for score, (_, text) in zip(scores, column, strict=True)
     ]
-
-
-def _caption(results: Mapping[str, Any], aggregation: str, escape: Callable[[str], str]) -> str:
-    encoder = results["model"].get("encoder", {})
-    names = [f"{key} {encoder[key]}" for key in ("path", "pooling") if key in encoder]
-    of = f" Encoder: {', '.join(names)}." if names else ""
-    return escape(
-        f"Spearman's correlation x 100 of cosine similarity and gold score, {aggregation} over the "
-        f"subsets of a task.{of}"
-    )
 
 
 def _escape_markdown(text: str) -> str:

@@ -17,10 +17,9 @@ import numpy as np
 
 from bertflow_jax.config import Config, DataConfig
 from bertflow_jax.data.glue import BINARY_TASKS
-from bertflow_jax.data.glue_files import SPLITS
 from bertflow_jax.data.sts import StsTask
-from bertflow_jax.data.sts_files import STS_TASKS, task_splits
-from bertflow_jax.data.text import TextCorpus, load_text
+from bertflow_jax.data.sts_files import STS_TASKS
+from bertflow_jax.data.text import TextCorpus, load_text, text_splits
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.evaluation.metrics import AGGREGATIONS
 from bertflow_jax.evaluation.options import EvalOptions
@@ -39,9 +38,20 @@ class FitTexts:
 
     Attributes:
       corpora: task -> corpus; tasks that share a text share the object.
+      fit: what was asked for, resolved; see the module's docstring.
+      splits: that were asked for.
     """
 
     corpora: dict[str, TextCorpus]
+    fit: str = TARGET
+    splits: tuple[str, ...] = ()
+
+    @property
+    def whole_text(self) -> list[str]:
+        """The tasks that are fitted on all their text although splits are asked for."""
+        if self.fit != TARGET or not self.splits:
+            return []
+        return [task for task in self.corpora if not _has_splits(task)]
 
     @property
     def distinct(self) -> list[TextCorpus]:
@@ -79,8 +89,21 @@ def load_fit_texts(
       ConfigError, DataError, DataNotFoundError: naming the flag or file.
     """
     fit = fit or (TARGET if own is None else OWN)
+    if splits and fit != TARGET and not _has_splits(fit):
+        raise ConfigError(
+            f"--fit_splits={','.join(splits)} does not apply to --fit={fit}, which has no splits "
+            f"to choose from: leave it out, or give --fit={TARGET} or a task with splits, as stsb"
+        )
     if fit == TARGET:
-        return FitTexts({task: _task_text(task, splits, data_dir) for task in tasks})
+        found = {task: _task_text(task, splits, data_dir) for task in tasks}
+        texts = FitTexts(found, fit, tuple(splits))
+        if texts.whole_text:
+            _log.warning(
+                "--fit_splits=%s does not apply to %s: rows are fitted on all their text there",
+                ",".join(splits),
+                ", ".join(texts.whole_text),
+            )
+        return texts
     if fit == OWN:
         if own is None:
             raise ConfigError("--fit=run is the text of a --workdir's fit; an encoder has none")
@@ -95,7 +118,11 @@ def load_fit_texts(
             f"{', '.join((*STS_TASKS, *BINARY_TASKS, EVERYDAY))}) "
             "nor a text file that is there"
         )
-    return FitTexts(dict.fromkeys(tasks, shared))
+    return FitTexts(dict.fromkeys(tasks, shared), fit, tuple(splits))
+
+
+def _has_splits(task: str) -> bool:
+    return task in (*STS_TASKS, *BINARY_TASKS) and len(text_splits(task)) > 1
 
 
 def _task_text(task: str, splits: Sequence[str], data_dir: str | None) -> TextCorpus:
@@ -103,9 +130,8 @@ def _task_text(task: str, splits: Sequence[str], data_dir: str | None) -> TextCo
         return load_text(DataConfig(path=EVERYDAY))
     if data_dir is None:
         raise ConfigError(f"--fit={task} needs --data_dir=DIR, where the text of {task} lies")
-    known = SPLITS if task in BINARY_TASKS else task_splits(task)
-    taken = splits if splits and len(known) > 1 else known
-    return load_text(DataConfig(path=data_dir, task=task, splits=",".join(taken)))
+    taken = ",".join(text_splits(task, splits))
+    return load_text(DataConfig(path=data_dir, task=task, splits=taken))
 
 
 def check_rows(rows: Sequence[str]) -> None:
@@ -192,7 +218,8 @@ def _mean(values: Sequence[Any]) -> Any:
         return {key: _mean([value.get(key) for value in values]) for key in keys}
     if all(isinstance(value, float) for value in values):
         return float(np.mean(values))
-    return next((value for value in values if not isinstance(value, float)), None)
+    # Counts and texts are the same for every seed; a reason may be known of a later one alone.
+    return next((value for value in values if not isinstance(value, float | None)), None)
 
 
 def _spread(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, float | None]]:

@@ -10,7 +10,10 @@ from typing import Any
 from bertflow_jax.checks import ENCODER_SETTINGS, check_encoder_settings
 from bertflow_jax.config import Config
 from bertflow_jax.data.glue import BINARY_TASKS, holds_glue_stsb, load_glue_task
+from bertflow_jax.data.glue_files import glue_folder
 from bertflow_jax.data.sts import TASKS, StsTask, load_task
+from bertflow_jax.data.sts_files import STS_TASKS, task_folder
+from bertflow_jax.data.tfds_builders import tfds_folder
 from bertflow_jax.errors import ConfigError, DataNotFoundError
 from bertflow_jax.evaluation.similarities import SIMILARITIES
 from bertflow_jax.paths import user_path
@@ -199,7 +202,35 @@ def load_tasks(options: EvalOptions) -> list[StsTask]:
             f"--tasks={','.join(need_data)} needs --data_dir=DIR, the folder that holds STS/, "
             "STSBenchmark/ and SICK/, and QNLI/, MRPC/ and QQP/ of GLUE"
         )
-    return [_load_task(name, options) for name in names]
+    try:
+        return [_load_task(name, options) for name in names]
+    except DataNotFoundError as error:
+        there = [] if options.tasks else _tasks_there(options.data_dir)
+        if not there:
+            raise
+        raise DataNotFoundError(
+            f"{error}; without --tasks the seven STS tasks are scored: give --tasks="
+            f"{','.join(there)} for those that are there"
+        ) from error
+
+
+def _tasks_there(data_dir: str | None) -> list[str]:
+    """Return the tasks whose files lie in a folder, in the order of `ALL_TASKS`."""
+    if data_dir is None or tfds_folder(data_dir, "--data_dir") is not None:
+        return []
+    folder = user_path(data_dir, "--data_dir")
+    there = []
+    for name in (*STS_TASKS, *BINARY_TASKS):
+        try:
+            if name in STS_TASKS:
+                task_folder(folder, name)
+            else:
+                glue_folder(folder, name)
+        except DataNotFoundError:
+            if name != "stsb" or not holds_glue_stsb(folder):
+                continue
+        there.append(name)
+    return sorted(there, key=ALL_TASKS.index)
 
 
 def _load_task(name: str, options: EvalOptions) -> StsTask:

@@ -4,7 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertflow_jax.evaluation import plots, report_analyses, report_page, report_tables
+from bertflow_jax.evaluation import (
+    captions,
+    plots,
+    report_analyses,
+    report_page,
+    report_tables,
+)
 from bertflow_jax.evaluation.lexical_plot import LexicalPlot
 from bertflow_jax.evaluation.metrics import AGGREGATIONS
 from bertflow_jax.evaluation.plot_data import Curve, RowPlot
@@ -15,6 +21,7 @@ from bertflow_jax.evaluation.table import (
     score_cells,
     split_tasks,
     task_columns,
+    whole_text,
 )
 from bertflow_jax.evaluation.tasks import PAPER_AGGREGATION
 from bertflow_jax.workdir import write_text
@@ -69,7 +76,7 @@ def write_report(
 def _summary(results: Mapping[str, Any]) -> list[str]:
     model = results["model"]
     what, averages = _headline(results)
-    first, *_, last = [next(iter(averages)), *averages]
+    first, last = captions.compared_rows(averages)
     before, after = averages[first], averages[last]
     if before is None or after is None:
         kind = "AUC" if "AUC" in what else "average"
@@ -103,7 +110,9 @@ def _headline(results: Mapping[str, Any]) -> tuple[str, dict[str, float | None]]
 
 def _model_name(model: Mapping[str, Any]) -> str:
     encoder = model["encoder"]
-    name = f"Encoder {encoder['path']}, pooling {encoder['pooling']}"
+    name = f"Encoder {encoder['path']}, pooling {captions.pooling_name(encoder)}"
+    if model["flow"] is None and "fitted" in model:
+        return f"{name}, rows fitted here: {', '.join(model['fitted']['rows'])}"
     if model["flow"] is None:
         return f"{name}, without a flow"
     if "workdir" not in model:
@@ -116,7 +125,7 @@ def _scores(results: Mapping[str, Any]) -> list[str]:
     tasks = task_columns(rows)
     correlations, binary = split_tasks(tasks)
     similarity = TITLES[results["provenance"]["similarity"]]
-    header = ["", *header_cells(tasks)]
+    header = ["", *header_cells(tasks, whole_text(results))]
     main = [[name, *score_cells(row, tasks, PAPER_AGGREGATION)] for name, row in rows.items()]
     out = [report_page.heading("Scores")]
     if correlations:
@@ -160,7 +169,8 @@ def _scores(results: Mapping[str, Any]) -> list[str]:
                 + report_page.table(["", *header_cells(correlations)], others),
             )
         )
-    notes = [f"{COLUMNS[task]}: {note}." for task, note in _notes(results)]
+    notes = [f"{sentence}." for sentence in captions.fitted_on(results)]
+    notes += [f"{COLUMNS[task]}: {note}." for task, note in _notes(results)]
     if notes:
         out.append(report_page.paragraph(" ".join(notes), "quiet"))
     return out

@@ -24,7 +24,8 @@ def isotropy(results: Mapping[str, Any]) -> list[str]:
         report_page.paragraph(
             "Isotropic vectors point in all directions alike. The last column is the value that "
             "perfectly isotropic vectors have; in the last three lines, that of a normal "
-            f"distribution. From {first['rows']} sentences, and {first['positive_pairs']} "
+            f"distribution. From {first['rows']} sentences of {analyses.measured(results)}, and "
+            f"{first['positive_pairs']} "
             f"pairs with a gold score of at least {POSITIVE_GOLD:g} for the alignment."
         ),
         report_page.table(header, lines),

@@ -122,6 +122,12 @@ def git_commit(root: Path) -> str | None:
     return answer.stdout.strip() or None
 
 
+def source_version() -> str:
+    """Return the version, and the commit where the code is a git checkout: `0.3.0 (1a2b3c4d5e)`."""
+    commit = git_commit(_ROOT)
+    return f"{__version__} ({commit[:10]})" if commit else __version__
+
+
 def write_results(path: Path, results: Mapping[str, Any]) -> None:
     """Write results.json as a whole or not at all; NaN and infinity are refused, not written.
 

@@ -10,6 +10,7 @@ from bertflow_jax.config import Config, DataConfig
 from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.data.sts import StsTask
 from bertflow_jax.evaluation.analyses import format_analyses, run_analyses
+from bertflow_jax.evaluation.captions import FITTED_HERE, step_line
 from bertflow_jax.evaluation.export_tables import write_tables
 from bertflow_jax.evaluation.isotropy import isotropy
 from bertflow_jax.evaluation.metrics import mean_random_cosine
@@ -73,7 +74,7 @@ def run_evaluation(options: EvalOptions) -> dict[str, Any]:
 
         fitted, fitted_tables = score_rows(options, source.config, raw, texts, tasks)
         # The workdir's own flow has the name already.
-        names = {row: f"{row}, fitted here" if row in rows else row for row in fitted}
+        names = {row: f"{row}{FITTED_HERE}" if row in rows else row for row in fitted}
         rows |= {names[row]: scores for row, scores in fitted.items()}
         tables |= {names[row]: found for row, found in fitted_tables.items()}
         model = {**model, "fitted": _fitted_record(options, source.config, texts)}
@@ -85,7 +86,9 @@ def run_evaluation(options: EvalOptions) -> dict[str, Any]:
     drawn = {name: found[shown.name] for name, found in tables.items()}
     if options.rows:  # a row fitted for each task has no common space of all tasks' sentences
         drawn = {name: table.only(shown.sentences) for name, table in drawn.items()}
-    results["isotropy"] = isotropy(drawn, [shown] if options.rows else tasks, options.seed)
+    measured = [shown] if options.rows else tasks
+    results["isotropy"] = isotropy(drawn, measured, options.seed)
+    results["isotropy_tasks"] = [task.name for task in measured]
     write_results(output / "results.json", results)
     write_tables(output, results)
     print(format_table(results, published=PUBLISHED if options.published else ()))
@@ -125,10 +128,15 @@ def _workdir_source(options: EvalOptions) -> _Source:
     assert options.workdir is not None
     run = load_run(options.workdir, options.step)
     config = Config.from_dict(run.records.config)
+    print(f"checkpoint: {step_line(run.step, config, run.records.manifest['examples'])}")
     model = {
         "workdir": options.workdir,
         "step": run.step,
-        "encoder": {"path": config.encoder.path, **run.records.encoder},
+        "encoder": {
+            "path": config.encoder.path,
+            **run.records.encoder,
+            "pooling_name": config.encoder.pooling,
+        },
         "flow": run.records.config["flow"],
         "config": run.records.config,
         "text": run.records.manifest,
@@ -149,7 +157,8 @@ def _encoder_source(options: EvalOptions) -> _Source:
     processor = None if options.flow is None else _load_postprocess(options.flow)
     encoder = _load_encoder(options)
     identity = encoder.identity()
-    model = {"encoder": {"path": options.encoder, **identity}, "flow": None}
+    named = {"pooling_name": options.pooling} if options.pooling else {}
+    model = {"encoder": {"path": options.encoder, **identity, **named}, "flow": None}
     if processor is not None:
         after = encoder.with_postprocess(processor).describe()["postprocess"]
         model["flow"] = {"path": options.flow, **after}
@@ -192,6 +201,9 @@ def _fitted_record(options: EvalOptions, config: Config, texts: "FitTexts") -> d
     return {
         "rows": list(options.rows),
         "seeds": [int(seed) for seed in options.seeds],
+        "fit": texts.fit,
+        "fit_splits": list(texts.splits),
+        "whole_text": texts.whole_text,
         "flow": dataclasses.asdict(config.flow),
         "train": dataclasses.asdict(config.train),
         "text": texts.manifests,

@@ -60,11 +60,17 @@ def _score_cell(score: float | None, deviation: float | None) -> str:
     return f"{score:.2f}" + ("" if deviation is None else f" {PLUS_MINUS} {deviation:.2f}")
 
 
-def header_cells(tasks: Sequence[str]) -> list[str]:
-    """Return the column titles that go with `score_cells`."""
+def header_cells(tasks: Sequence[str], marked: Sequence[str] = ()) -> list[str]:
+    """Return the column titles that go with `score_cells`, those of `marked` tasks with a *."""
     correlations, binary = split_tasks(tasks)
+    titles = {task: COLUMNS[task] + ("*" if task in marked else "") for task in tasks}
     average = ["Avg"] if len(correlations) > 1 else []
-    return [COLUMNS[task] for task in correlations] + average + [COLUMNS[task] for task in binary]
+    return [titles[task] for task in correlations] + average + [titles[task] for task in binary]
+
+
+def whole_text(results: Mapping[str, Any]) -> list[str]:
+    """Return the tasks whose rows were fitted on all their text although splits were asked for."""
+    return list(results.get("model", {}).get("fitted", {}).get("whole_text", []))
 
 
 def published_cells(row: PublishedRow, tasks: Sequence[str]) -> list[str]:
@@ -103,8 +109,8 @@ def format_table(
     """
     rows = results["rows"]
     tasks = task_columns(rows)
-    header = header_cells(tasks)
-    lines = [["", *header]]
+    marked = whole_text(results)
+    lines = [["", *header_cells(tasks, marked)]]
     lines += [[name, *score_cells(row, tasks, aggregation)] for name, row in rows.items()]
     lines += [
         [f"{row.model} ({row.source}; {row.aggregation})", *published_cells(row, tasks)]
@@ -116,8 +122,17 @@ def format_table(
         for name, cosine in results["mean_random_cosine"].items()
         if cosine is not None
     ]
-    title = score_title(results, aggregation)
-    return "\n".join([title, *aligned(lines), "mean cosine of random pairs: " + ", ".join(cosines)])
+    notes = ["*: fitted on all text of the task, which has one split"] if marked else []
+    notes += [
+        f"{COLUMNS[task]}, {name}: {row[task]['reason']}"
+        for task in split_tasks(tasks)[1]
+        for name, row in rows.items()
+        if row[task]["auc"] is None
+    ]
+    # The isotropy measures are of the sentences of one task where rows are fitted.
+    of = COLUMNS[tasks[0]] if len(tasks) == 1 else "all tasks"
+    cosine = f"mean cosine of random pairs: {', '.join(cosines)} (sentences of {of})"
+    return "\n".join([score_title(results, aggregation), *aligned(lines), *notes, cosine])
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:

@@ -62,7 +62,11 @@ def _one(part: str, spec: str, flow: Callable[[], PostProcessor]) -> PostProcess
     try:
         return make(*arguments)
     except BertFlowError as error:
-        raise ConfigError(f"row {spec!r}: {error}") from error
+        alpha = name in ("whitening", "zca") and isinstance(arguments[0], float)
+        hint = (
+            f"; for an exponent with every direction write {name}:all:{given[0]}" if alpha else ""
+        )
+        raise ConfigError(f"row {spec!r}: {error}{hint}") from error
 
 
 def _number(text: str, spec: str) -> int | float | None:

@@ -4,10 +4,10 @@
   python -m bertflow_jax.reproduce --table=3 --data_dir=DIR \\
       --nli=snli_1.0_train.jsonl,multinli_1.0_train.jsonl
 
-Encoders come from the Hub or its cache, or --encoders=base=FOLDER,large=FOLDER. Rows that lack an
-encoder or data are skipped with the reason. Started again, it goes on where it stopped. Table 2 is
-STS without labels, 3 STS with NLI labels, 4 QNLI, 5 calibration baselines, 6 edit distance, 1 word
-frequency (with --corpus=FILE).
+Encoders come from the Hub or its cache, or --encoders=base=FOLDER,large=FOLDER. Cells that lack an
+encoder or data are left out with the reason. Started again, it goes on where it stopped. Table 2
+is STS without labels, 3 STS with NLI labels, 4 QNLI, 5 calibration baselines, 6 edit distance, 1
+word frequency (with --corpus=FILE).
 """
 
 from absl import flags

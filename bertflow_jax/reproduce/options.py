@@ -2,13 +2,18 @@
 
 import dataclasses
 import importlib.util
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bertflow_jax.config import Config, field_names
-from bertflow_jax.errors import ConfigError, DataNotFoundError
+from bertflow_jax.data.tfds_builders import tfds_folder
+from bertflow_jax.encoder.hub import check_encoder_name
+from bertflow_jax.errors import BertFlowError, ConfigError, DataNotFoundError
+from bertflow_jax.paths import user_path
 from bertflow_jax.reproduce.tables import TABLES, Row, Table
+from bertflow_jax.supervision_config import comma_separated
 
 ENCODERS = ("base", "large", "base_nli", "large_nli")
 _CONFIGS = Path(__file__).parents[2] / "configs" / "paper"
@@ -58,6 +63,45 @@ class Options:
                 f"{', '.join(ENCODERS)}"
             )
         return table, tuple(row for row in table.rows if not self.rows or row.name in self.rows)
+
+    def checked(self) -> tuple[Table, tuple[Row, ...]]:
+        """Like `chosen`; raises for every flag that can be seen to be wrong before anything runs.
+
+        Raises:
+          ConfigError, DataNotFoundError: naming the flag.
+        """
+        table, rows = self.chosen()
+        _check_files(self)
+        for name, path in self.encoders.items():
+            try:
+                check_encoder_name(path)
+            except BertFlowError as error:
+                raise DataNotFoundError(f"--encoders={name}={path}: {error}") from error
+        needed = {row.recipe for row in rows} | {
+            row.encoder for row in rows if row.encoder.endswith("_nli")
+        }
+        for recipe in sorted(needed):
+            config = recipe_config(recipe, self.overrides)
+            try:
+                config.validate()
+            except ConfigError as error:
+                raise ConfigError(f"--set (config of {recipe}): {error}") from error
+        return table, rows
+
+
+def _check_files(options: Options) -> None:
+    """Raise ConfigError or DataNotFoundError for a file or folder that is not there."""
+    if options.data_dir is not None:
+        if not options.data_dir.strip():
+            raise ConfigError("--data_dir is blank; name the folder of the STS data")
+        prepared = tfds_folder(options.data_dir, "--data_dir")
+        if not os.path.isdir(prepared or user_path(options.data_dir, "--data_dir")):
+            raise DataNotFoundError(f"--data_dir={options.data_dir}: no such folder")
+    files = [("--nli", path) for path in comma_separated(options.nli)]
+    files += [("--corpus", options.corpus)] if options.corpus is not None else []
+    for flag, path in files:
+        if not os.path.isfile(user_path(path, flag)):
+            raise DataNotFoundError(f"{flag}={path}: no such file")
 
 
 def recipe_config(name: str, overrides: Mapping[str, str]) -> Config:

@@ -1,180 +1,127 @@
 """One table of the paper: fit what its rows need, score it, print ours beside the published value.
 
 Every score is kept in a file of its own, OUTPUT/tableN/ROW.TASK.json, and every fit in a workdir
-below OUTPUT: started again after an interruption, a reproduction goes on where it stopped. What
-cannot be had (an encoder, a data set) skips its rows with the reason.
+below OUTPUT, named after what decides it: started again after an interruption, a reproduction goes
+on where it stopped. What cannot be had (an encoder, a data set) leaves its cells out with the
+reason.
 """
 
-import dataclasses
 import datetime
-import hashlib
-import json
-import logging
-import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bertflow_jax.config import Config
-from bertflow_jax.data.json_files import read_json_object_if_present, write_json
-from bertflow_jax.errors import BertFlowError, ConfigError
-from bertflow_jax.evaluation.table import COLUMNS, UNDEFINED, aligned
-from bertflow_jax.reproduce.options import Options, recipe_config
-from bertflow_jax.reproduce.tables import SHARED, TARGET, Row, Table
+from bertflow_jax.errors import ConfigError
+from bertflow_jax.reproduce.kept import read_sealed, write_sealed
+from bertflow_jax.reproduce.options import Options
+from bertflow_jax.reproduce.show import markdown, reasons, shown
+from bertflow_jax.reproduce.tables import Row, Table
 from bertflow_jax.workdir import prepare_output, write_text
 
-_log = logging.getLogger(__name__)
-_DECIMALS = 2
+if TYPE_CHECKING:
+    from bertflow_jax.reproduce.rows import RowScores
 
 
 def reproduce(options: Options) -> dict[str, Any]:
     """Run the rows of a table; print it and write OUTPUT/tableN.md and .json.
 
+    Rows of an earlier table file stay where they are of the same settings and data.
+
     Returns:
-      {"table", "title", "rows": {row: {task: {"ours", "published", "difference", ...}}}, "skipped":
-      {row: reason}, "date"}.
+      {"table", "title", "rows": {row: {task: {"ours", "published", "difference", ...}}}, "missing":
+      {row: {task: reason}}, "skipped": {row: reason} of those without any score, "made": {row: its
+      encoder, seed and dates}, "settings", "provenance", "date"}.
 
     Raises:
-      ConfigError, DataNotFoundError: a wrong flag. What a row lacks is no error.
+      ConfigError, DataNotFoundError: a wrong flag, or no row could be computed. What some rows lack
+        is no error.
     """
-    table, rows = options.chosen()
+    table, rows = options.checked()
     output = prepare_output(options.output)
     folder = prepare_output(output / f"table{table.number}")
-    found: dict[str, Any] = {
+    # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
+    from bertflow_jax.evaluation.results import source_version
+    from bertflow_jax.reproduce import rows as table_rows
+    from bertflow_jax.reproduce import scoring
+    from bertflow_jax.reproduce.sources import Sources
+
+    scoring.forget_encoders()
+    sources = Sources(options)
+    results = {row.name: table_rows.score_row(options, sources, table, row, folder) for row in rows}
+    found = {
         "table": table.number,
         "title": table.title,
-        "rows": {},
-        "skipped": {},
+        **_by_row(results),
+        "settings": sources.settings(table),
+        "provenance": {
+            "command": list(sys.argv),
+            "version": source_version(),
+            "data_dir": options.data_dir,
+            "nli": options.nli,
+            "corpus": options.corpus,
+        },
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
-    for row in rows:
-        try:
-            scores = {task: _score(options, table, row, task, folder) for task in table.tasks}
-        except BertFlowError as error:
-            found["skipped"][row.name] = str(error)
-            _log.warning("row %s is skipped: %s", row.name, error)
-            continue
-        found["rows"][row.name] = {
-            task: _compared(score, row.published.get(task)) for task, score in scores.items()
-        }
-    write_json(output / f"table{table.number}.json", found)
+    if not found["rows"]:
+        lines = "\n".join(f"  {line}" for line in reasons(found))
+        raise ConfigError(f"no row of table {table.number} could be computed\n{lines}")
+    found = _with_earlier(found, output / f"table{table.number}.json", table, rows, options)
+    write_sealed(output / f"table{table.number}.json", found)
     write_text(output / f"table{table.number}.md", markdown(table, found))
     print("\n".join(shown(table, found)))
     print(f"\nwritten: {output / f'table{table.number}.md'}")
     return found
 
 
-def _compared(score: dict[str, Any], published: float | None) -> dict[str, Any]:
-    ours = score["score"]
-    known = ours is not None and published is not None
-    difference = ours - published if known else None
-    return {"ours": ours, "published": published, "difference": difference, **score["details"]}
-
-
-def _score(options: Options, table: Table, row: Row, task: str, folder: Path) -> dict[str, Any]:
-    """Return {"score": x 100 or None, "details": {...}}, from its file where it is there."""
-    from bertflow_jax.reproduce import scoring
-
-    config = row_config(options, row, task)
-    encoder, identity = scoring.encoder_of(config)
-    described = {
-        "row": dataclasses.asdict(row),
-        "config": {**config.to_dict(), "cache_dir": ""},
-        "encoder": identity,
-        "data": [options.data_dir, options.corpus],
+def _by_row(results: "Mapping[str, RowScores]") -> dict[str, Any]:
+    scored = {name: row for name, row in results.items() if row.cells}
+    return {
+        "rows": {name: row.cells for name, row in scored.items()},
+        "missing": {name: row.missing for name, row in scored.items() if row.missing},
+        "skipped": {
+            name: "; ".join(dict.fromkeys(row.missing.values()))
+            for name, row in results.items()
+            if not row.cells
+        },
+        "made": {name: row.made for name, row in scored.items()},
     }
-    key = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
-    file = folder / f"{re.sub(r'[^A-Za-z0-9_]+', '-', row.name).strip('-')}.{task}.json"
-    try:
-        kept = read_json_object_if_present(file)
-    except ConfigError:
-        kept = {}  # cut off while it was written
-    if kept.get("key") == key:
-        _log.info("%s of %s is there already: %s", task, row.name, file)
-        return {"score": kept["score"], "details": kept["details"]}
-    workdir = Path(options.output) / row.recipe
-    workdir = workdir / ("all" if row.fit == SHARED else task)
-    if row.pooling:
-        workdir = workdir.with_name(f"{workdir.name}-{row.pooling}")
-    score = scoring.SCORERS.get(table.number, scoring.score_task)(
-        scoring.Cell(config, encoder, identity, row, task, workdir, table.splits, options)
-    )
-    write_json(file, {"key": key, **score, **described})
-    return score
 
 
-def row_config(options: Options, row: Row, task: str) -> Config:
-    """Return the config of a row for one task: its encoder, text and overrides filled in.
+def _with_earlier(
+    found: dict[str, Any], path: Path, table: Table, asked: tuple[Row, ...], options: Options
+) -> dict[str, Any]:
+    """Add the rows that an earlier table file has and that were not asked for now.
 
-    Raises:
-      ConfigError: something is not there that the row needs; the text says which flag gives it.
+    They must be of the same settings and data; of an encoder that is another one now they are left
+    out, so that no table mixes two encoders under one name.
     """
-    config = recipe_config(row.recipe, options.overrides)
-    encoder = dataclasses.replace(config.encoder, path=_encoder_path(options, row, config))
-    if row.pooling:
-        encoder = dataclasses.replace(encoder, pooling=row.pooling)
-    data = config.data
-    if row.fit == TARGET:
-        data = dataclasses.replace(data, path=_data_dir(options), task=task)
-    elif row.fit == SHARED:
-        if not options.nli:
-            raise ConfigError("the flow is fitted on NLI text: give its files with --nli")
-        data = dataclasses.replace(data, path=options.nli)
-    return dataclasses.replace(config, encoder=encoder, data=data)
+    earlier = read_sealed(path) or {}
+    if earlier.get("settings") != found["settings"]:
+        return found
+    names = {row.name for row in asked}
+    now = {row.encoder: found["made"][row.name] for row in asked if row.name in found["made"]}
+    merged = {**found, **{part: {} for part in ("rows", "missing", "made")}}
+    for row in table.rows:
+        source = found if row.name in names else earlier
+        if row.name not in source["rows"]:
+            continue
+        made = source["made"][row.name]
+        if row.name not in names and not _same_encoder(
+            made["encoder"], now.get(row.encoder), options.encoders.get(row.encoder)
+        ):
+            continue
+        merged["rows"][row.name] = source["rows"][row.name]
+        merged["made"][row.name] = made
+        if row.name in source["missing"]:
+            merged["missing"][row.name] = source["missing"][row.name]
+    return merged
 
 
-def _data_dir(options: Options) -> str:
-    if options.data_dir is None:
-        raise ConfigError("the tasks' data are needed: give --data_dir")
-    return options.data_dir
-
-
-def _encoder_path(options: Options, row: Row, config: Config) -> str:
-    """Return the encoder's path or Hub id; one with NLI supervision is trained if it must be."""
-    given = options.encoders.get(row.encoder)
-    if given is not None:
-        return given
-    if not row.encoder.endswith("_nli"):
-        return config.encoder.path
-    if not options.nli:
-        raise ConfigError(
-            f"the encoder trained on NLI labels is needed: give --encoders={row.encoder}=FOLDER, "
-            "or the NLI files with --nli to train it"
-        )
-    from bertflow_jax.reproduce.scoring import train_nli_encoder
-
-    return train_nli_encoder(options, row.encoder)
-
-
-def shown(table: Table, found: Mapping[str, Any]) -> list[str]:
-    """Return the lines of the table as text, three a row: ours, published, difference."""
-    return [table.title, *aligned(_lines(table, found)), *_skipped(found)]
-
-
-def markdown(table: Table, found: Mapping[str, Any]) -> str:
-    """Return the table as Markdown."""
-    header, *body = _lines(table, found)
-    lines = [f"# Table {table.number}: {table.title}", "", f"{found['date']}", ""]
-    lines += [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
-    lines += [f"| {' | '.join(line)} |" for line in body]
-    return "\n".join([*lines, "", *_skipped(found)]) + "\n"
-
-
-def _lines(table: Table, found: Mapping[str, Any]) -> list[list[str]]:
-    lines = [["", *(COLUMNS.get(task, task) for task in table.tasks)]]
-    for name, scores in found["rows"].items():
-        for kind in ("ours", "published", "difference"):
-            values = [scores[task][kind] for task in table.tasks]
-            label = name if kind == "ours" else f"  {kind}"
-            lines.append([label, *(_cell(value, kind) for value in values)])
-    return lines
-
-
-def _cell(value: float | None, kind: str) -> str:
-    if value is None:
-        return UNDEFINED if kind == "ours" else ""
-    return f"{value:+.{_DECIMALS}f}" if kind == "difference" else f"{value:.{_DECIMALS}f}"
-
-
-def _skipped(found: Mapping[str, Any]) -> list[str]:
-    return [f"skipped {name}: {reason}" for name, reason in found["skipped"].items()]
+def _same_encoder(
+    encoder: Mapping[str, Any], now: Mapping[str, Any] | None, given: str | None
+) -> bool:
+    """Return whether an earlier row's encoder is the one that this run has under its name."""
+    if now is not None:
+        return bool(encoder["weights_sha256"] == now["encoder"]["weights_sha256"])
+    return given is None or given == encoder["path"]

@@ -1,13 +1,16 @@
 """The scores of single cells of the paper's tables; loads JAX."""
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bertflow_jax.checkpoint import CheckpointStore
 from bertflow_jax.config import Config
 from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.data.sts import StsTask
@@ -16,14 +19,16 @@ from bertflow_jax.errors import ConfigError
 from bertflow_jax.evaluation.analyses import run_analyses
 from bertflow_jax.evaluation.edit_distance import lexical_analysis
 from bertflow_jax.evaluation.fitted_rows import fit_row, load_fit_texts
-from bertflow_jax.evaluation.options import EvalOptions, load_tasks
 from bertflow_jax.evaluation.tasks import PAPER_AGGREGATION, SentenceTable, evaluate_task
+from bertflow_jax.interrupt import Interrupt, was_pressed
 from bertflow_jax.reproduce.options import Options, recipe_config
+from bertflow_jax.reproduce.sources import Sources, run_folder
 from bertflow_jax.reproduce.tables import NONE, Row
 from bertflow_jax.restore import load_run
 from bertflow_jax.training.run import load_encoder, train
 from bertflow_jax.training.supervised_run import train_encoder
 
+_log = logging.getLogger(__name__)
 Score = dict[str, Any]
 _NEIGHBOURS = "3"
 
@@ -38,9 +43,10 @@ class Cell:
       identity: of the encoder; it takes a digest of all weights.
       row: of the table.
       task: its column.
-      workdir: of the row's fit.
       splits: of the task; None takes its own.
       options: the flags.
+      sources: of what is read.
+      workdir: of the row's fit.
     """
 
     config: Config
@@ -48,15 +54,14 @@ class Cell:
     identity: dict[str, Any]
     row: Row
     task: str
-    workdir: Path
     splits: tuple[str, ...] | None
     options: Options
+    sources: Sources
+    workdir: Path = Path()
 
     def load_task(self) -> StsTask:
         """Return the task that is scored."""
-        return load_tasks(
-            EvalOptions(tasks=(self.task,), data_dir=self.options.data_dir, splits=self.splits)
-        )[0]
+        return self.sources.task(self.task, self.splits)
 
     def raw(self, task: StsTask, more: tuple[str, ...] | list[str] = ()) -> SentenceTable:
         """Return the encoder's embeddings of the task's sentences and more."""
@@ -87,16 +92,43 @@ def _loaded(
     return encoder, encoder.identity()
 
 
-def train_nli_encoder(options: Options, name: str) -> str:
+def forget_encoders() -> None:
+    """Let the next `encoder_of` read its files again: they may be others now."""
+    _loaded.cache_clear()
+
+
+def train_nli_encoder(options: Options, name: str, sources: Sources) -> str:
     """Train the siamese encoder of `base_nli` or `large_nli`, or go on; return its folder."""
-    workdir = Path(options.output) / name
     config = recipe_config(name, options.overrides)
     given = options.encoders.get(name.removesuffix("_nli"))
     encoder = config.encoder if given is None else dataclasses.replace(config.encoder, path=given)
     supervision = dataclasses.replace(config.supervision, path=options.nli)
     config = dataclasses.replace(config, encoder=encoder, supervision=supervision)
-    train_encoder(config, workdir, resume=_begun(workdir), progress=True)
+    place = Path(options.output) / name
+    workdir = run_folder(place, config, encoder_of(config)[1], sources.nli())
+    with said_where(f"training the encoder {name}", [workdir]):
+        train_encoder(config, workdir, resume=_begun(workdir), progress=True)
     return str(workdir / "encoder")
+
+
+@contextlib.contextmanager
+def said_where(what: str, workdirs: Sequence[Path]) -> Iterator[None]:
+    """Say on Ctrl-C what was being done and which step of it is saved; end what swallowed it.
+
+    Args:
+      what: in the words of the user.
+      workdirs: of the fits of it; may be filled meanwhile.
+    """
+    try:
+        yield
+        if was_pressed():
+            raise KeyboardInterrupt
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) or was_pressed():
+            steps = [step for folder in workdirs for step in CheckpointStore(folder).steps()]
+            saved = f", step {steps[-1]} is saved" if steps else ""
+            _log.warning("stopped in %s%s; the same command goes on from there", what, saved)
+        raise
 
 
 def _begun(workdir: Path) -> bool:
@@ -108,10 +140,10 @@ def score_task(cell: Cell) -> Score:
     """Score a task with the embeddings of the encoder, of a post-processor, or of a flow."""
     task = cell.load_task()
     result = evaluate_task(task, fitted_table(cell, task))
-    if "auc" in result:
-        return {"score": result["auc"], "details": {"pairs": result["pairs"]}}
-    score = result[PAPER_AGGREGATION]["spearman"]
-    return {"score": score, "details": {"pairs": result["pairs"]}}
+    scored = result if "auc" in result else result[PAPER_AGGREGATION]
+    score = scored["auc" if "auc" in result else "spearman"]
+    reason = {"reason": scored["reason"]} if score is None else {}
+    return {"score": score, "details": {"pairs": result["pairs"], **reason}}
 
 
 def fitted_table(cell: Cell, task: StsTask) -> SentenceTable:
@@ -125,7 +157,12 @@ def fitted_table(cell: Cell, task: StsTask) -> SentenceTable:
     if cell.row.fit == NONE:
         return raw
     train(cell.config, cell.workdir, resume=_begun(cell.workdir), progress=True)
-    return raw.map(load_run(cell.workdir).flow.transform)
+    # Ctrl-C inside the reading of a checkpoint would show its threads' tracebacks.
+    with Interrupt() as interrupt:
+        interrupt.check()
+        flow = load_run(cell.workdir).flow
+        interrupt.check()
+    return raw.map(flow.transform)
 
 
 def score_edit_distance(cell: Cell) -> Score:
@@ -133,8 +170,9 @@ def score_edit_distance(cell: Cell) -> Score:
     task = cell.load_task()
     found = lexical_analysis(task, {"vectors": fitted_table(cell, task)})["words"]["rows"]
     row = "gold" if cell.row.name == "gold" else "vectors"
-    score = found[row]["distance"]["spearman"]
-    return {"score": score, "details": {}}
+    scored = found[row]["distance"]
+    reason = {"reason": scored.get("reason", "")} if scored["spearman"] is None else {}
+    return {"score": scored["spearman"], "details": reason}
 
 
 def score_word_frequency(cell: Cell) -> Score:

@@ -41,6 +41,11 @@ class Row:
         return self.config or self.name
 
     @property
+    def is_fitted(self) -> bool:
+        """Whether a flow or post-processor is fitted for it."""
+        return self.fit != NONE or bool(self.postprocess)
+
+    @property
     def encoder(self) -> str:
         """Which encoder it needs: `base`, `large`, `base_nli` or `large_nli`."""
         size, second, *_ = self.recipe.split("_")

@@ -20,6 +20,6 @@ def get_config() -> Config:
         seed=1234,
         encoder=EncoderConfig(path="bert-large-uncased", pooling="first_last", max_length=64),
         flow=FlowConfig(actnorm_init="released"),
-        data=DataConfig(path="../shared/sts", task="stsb", splits="train,dev,test"),
+        data=DataConfig(path="data/sts", task="stsb", splits="train,dev,test"),
         train=TrainConfig(mode="online", epochs=1, batch_size=32, learning_rate=1e-3),
     )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bertflow_jax import cli
+from bertflow_jax.config import Config, DataConfig, TrainConfig
 from bertflow_jax.errors import (
     BertFlowError,
     ConfigError,
@@ -17,7 +18,7 @@ from bertflow_jax.errors import (
     DataNotFoundError,
     WorkdirError,
 )
-from bertflow_jax.evaluation import run
+from bertflow_jax.evaluation import captions, run
 from bertflow_jax.evaluation.options import EvalOptions, output_folder
 from bertflow_jax.evaluation.run import run_evaluation
 
@@ -204,6 +205,32 @@ def test_command_line_mistakes_exit_with_2_and_no_traceback(tmp_path):
         assert os.listdir(tmp_path) == []
 
 
+def test_a_config_field_without_a_config_file(tmp_path):
+    # Bug: "Unknown command line flag", of a flag that the README names.
+    done = evaluate_py("--encoder=mini_bert", "--config.train.steps=5", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--config.train.steps=5 sets a field of a config file: give --config=FILE" in done.stderr
+    done = evaluate_py("--encoder=mini_bert", "--nothing=5", cwd=tmp_path)
+    assert "Unknown command line flag 'nothing'" in done.stderr
+
+
+def step_line(step, examples=100, **fields):
+    train = TrainConfig(batch_size=32, **fields.pop("train", {}))
+    return captions.step_line(step, Config(train=train, **fields), examples)
+
+
+def test_a_run_that_was_cut_off_is_told():
+    # Bug: the scores of a killed run that look like those of a finished one.
+    assert step_line(40, train={"steps": 300}) == "step 40 of 300 planned"
+    assert step_line(3) == "step 3 of 3 planned"
+    assert step_line(2, train={"epochs": 2.0}) == "step 2 of 6 planned"
+    # Fewer examples than a batch make a batch of all of them.
+    assert step_line(2, 10, train={"epochs": 5.0}) == "step 2 of 5 planned"
+    held_out = DataConfig(held_out=0.1)
+    assert step_line(2, data=held_out) == "step 2 of at least 2 planned"
+    assert step_line(2, objective="joint") == "step 2"
+
+
 def test_help_is_no_failure(tmp_path):
     # Bug: absl's --help exits with 1.
     answer = evaluate_py("--help", cwd=tmp_path)
@@ -235,6 +262,7 @@ def test_exit_codes(monkeypatch, capsys, raised, code, text):
 INTERRUPTED_PROGRAM = """
 import signal
 from bertflow_jax import cli
+from bertflow_jax.config import Config, DataConfig, TrainConfig
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def main():
     print("kept")
@@ -256,6 +284,7 @@ def test_ctrl_c_cleans_up_and_exits_with_130(tmp_path):
 CONFIG_PROGRAM = """
 from ml_collections import config_flags
 from bertflow_jax import cli
+from bertflow_jax.config import Config, DataConfig, TrainConfig
 config = config_flags.DEFINE_config_file("config")
 cli.run(lambda: print(config.value.seed))
 """

@@ -13,9 +13,13 @@ def score(spearman, everything=None):
     return {"all": {**one, "spearman": everything or spearman}, "mean": one, "wmean": one}
 
 
-def results(**rows):
-    encoder = {"path": "my_model/50% & #1", "pooling": "mean"}
-    return {"model": {"encoder": encoder, "flow": None}, "rows": rows}
+def results(similarity="cosine", model=None, **rows):
+    encoder = {"path": "my_model/50% & #1", "pooling": "layers=(4),mean", "pooling_name": "mean"}
+    return {
+        "model": {"encoder": encoder, "flow": None, **(model or {})},
+        "rows": rows,
+        "provenance": {"similarity": similarity},
+    }
 
 
 RAW = {
@@ -65,10 +69,44 @@ def test_undefined_and_missing_scores():
     assert flow == ["flow", "**-5.00**", "--", "--"]
 
 
-def test_a_task_with_another_metric_is_left_out():
-    # Bug: a KeyError for a task scored by AUC.
-    rows = {"raw": {"stsb": score(1), "sickr": {"auc": 70.0, "pairs": 3}}}
-    assert markdown_cells(markdown_table(results(**rows)))[0] == ["", "STS-B"]
+def test_labelled_tasks_have_their_auc():
+    # Bug: tables without a column for qnli, mrpc and qqp, whose caption speaks of Spearman.
+    qnli = {"auc": 70.0, "pairs": 3}
+    only = results(raw={"qnli": qnli}, flow={"qnli": {"auc": 71.234, "pairs": 3}})
+    assert markdown_cells(markdown_table(only))[0] == ["", "QNLI"]
+    assert markdown_cells(markdown_table(only))[3] == ["flow", "**71.23**"]
+    assert r"    flow & \textbf{71.23} \\" in latex_table(only)
+    caption = markdown_table(only).splitlines()[-1]
+    assert "AUC x 100 of the cosine" in caption
+    assert "Spearman" not in caption
+    both = markdown_table(results(raw={**RAW, "qnli": qnli}))
+    assert markdown_cells(both)[0] == ["", "STS-B", "SICK-R", "STS12", "Avg", "QNLI"]
+    assert markdown_cells(both)[2][-2:] == ["49.99", "70.00"]
+    assert r"AUC x 100 of the cosine (QNLI)" in both
+
+
+def test_captions_say_what_decided_the_numbers():
+    # Bug: "cosine" under the scores of another similarity; no word of text, pooling and seeds.
+    fitted = {
+        "rows": ["standardize", "flow"], "fit": "target", "fit_splits": ["train"],
+        "whole_text": ["sts12"], "text": {},
+    }  # fmt: skip
+    flow = {**FLOW, "seeds": {"0": {}, "1": {}, "5": {}}}
+    found = results("euclidean", {"fitted": fitted}, raw=RAW, standardize=RAW, flow=flow)
+    text = markdown_table(found)
+    assert "of negative Euclidean distance and gold score" in text
+    assert "cosine" not in text
+    assert "pooling mean." in text
+    assert "standardize, flow: fitted on each task's own text, splits train." in text
+    assert "standard deviation (n - 1) over 3 seeds" in text
+    assert markdown_cells(text)[0][3] == r"STS12\*"
+    assert "STS12: on all text of the task" in text
+    manifest = {"task": "stsb", "splits": ["train", "dev"], "path": "x"}
+    fitted = {**fitted, "fit": "stsb", "whole_text": [], "text": {"sts12": manifest}}
+    text = markdown_table(results(model={"fitted": fitted}, raw=RAW, standardize=RAW, flow=flow))
+    assert "fitted on the text of STS-B (train, dev)." in text
+    run = {"text": {"path": "mine.txt"}, "step": 30}
+    assert "flow: step 30, fitted on mine.txt." in markdown_table(results(model=run, flow=FLOW))
 
 
 def test_spread_is_shown_after_its_mean():

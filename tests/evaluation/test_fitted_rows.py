@@ -10,7 +10,7 @@ from bertflow_jax.data.sts import load_task
 from bertflow_jax.data.text import TextCorpus
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.evaluation import run
-from bertflow_jax.evaluation.fitted_rows import FitTexts, load_fit_texts, score_rows
+from bertflow_jax.evaluation.fitted_rows import FitTexts, _mean, load_fit_texts, score_rows
 from bertflow_jax.evaluation.options import EvalOptions
 from bertflow_jax.evaluation.run import run_evaluation
 from bertflow_jax.evaluation.table import format_table
@@ -169,6 +169,41 @@ def test_the_table_of_an_undefined_score():
     assert rows["flow"]["spread"]["everyday"]["all"] is None
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_reason_of_a_later_seed_is_kept(order):
+    """Catches null without a reason where the first seed has a score."""
+    good = {"all": {"spearman": 50.0, "pearson": 40.0}, "pairs": 9}
+    bad = {"all": {"spearman": None, "pearson": None, "reason": "equal"}, "pairs": 9}
+    found = _mean([(good, bad)[i] for i in order])
+    assert found == {"all": {"spearman": None, "pearson": None, "reason": "equal"}, "pairs": 9}
+
+
+@pytest.mark.usefixtures("numbers")
+def test_fit_splits_do_not_apply_to_a_year(data_dir, tmp_path, caplog, capsys):
+    """Catches a year fitted on all its text under the name of a split, without a word."""
+    results = run_evaluation(options(data_dir, tmp_path, rows=("center",), fit_splits=("train",)))
+    assert "--fit_splits=train does not apply to sts12" in caplog.text
+    assert results["model"]["fitted"]["whole_text"] == ["sts12"]
+    printed = capsys.readouterr().out
+    assert "STS12*" in printed
+    assert "*: fitted on all text of the task" in printed
+    assert r"STS12\*" in (tmp_path / "out" / "table.md").read_text()
+    caplog.clear()
+    chosen = options(data_dir, tmp_path, rows=("center",), fit_splits=("train",), tasks=("stsb",))
+    run_evaluation(chosen)
+    assert "does not apply" not in caplog.text
+    assert "*" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("numbers")
+def test_the_isotropy_names_its_task(data_dir, tmp_path, capsys):
+    """Catches two different mean cosines of random pairs that nothing tells apart."""
+    run_evaluation(options(data_dir, tmp_path, rows=("center",), analyses=("isotropy",)))
+    printed = capsys.readouterr().out
+    assert "(sentences of all tasks)" in printed
+    assert "Isotropy of the sentences of STS-B\n" in printed
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -183,6 +218,12 @@ def test_the_table_of_an_undefined_score():
         ({"rows": ("center",), "fit": "nothing"}, "nor a text file"),
         ({"rows": ("center",), "fit": "run"}, "an encoder has none"),
         ({"rows": ("center",), "seeds": ("a",)}, "integers >= 0"),
+        (
+            {"rows": ("center",), "fit": __file__, "fit_splits": ("train",)},
+            "--fit_splits=train does not apply to --fit=.*no splits",
+        ),
+        ({"rows": ("center",), "fit": "sts12", "fit_splits": ("dev",)}, "does not apply"),
+        ({"rows": ("whitening:0.5",)}, "whitening:all:0.5"),
     ],
 )
 @pytest.mark.usefixtures("numbers")

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from bertflow_jax.data.sts import ScoredPairs, StsTask
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.errors import BertFlowError, ConfigError, DataError, DataNotFoundError
 from bertflow_jax.evaluation import run
-from bertflow_jax.evaluation.options import EvalOptions
+from bertflow_jax.evaluation.options import EvalOptions, load_tasks
 from bertflow_jax.evaluation.plot_data import plot_rows
 from bertflow_jax.evaluation.plots import effect_figure, similarity_limits
 from bertflow_jax.evaluation.published import PUBLISHED
@@ -192,6 +193,16 @@ def test_command_line_mistakes_exit_with_2(data_dir, tmp_path):
         assert "Traceback" not in answer.stderr
 
 
+def test_tasks_that_are_there_are_named(data_dir):
+    # Bug: a folder of GLUE alone, and a complaint about STS-B that does not say what to do.
+    shutil.rmtree(Path(data_dir) / "STSBenchmark")
+    with pytest.raises(DataNotFoundError, match=r"no data of stsb.*give --tasks=qnli,mrpc,qqp for"):
+        load_tasks(EvalOptions(data_dir=data_dir))
+    with pytest.raises(DataNotFoundError) as error:
+        load_tasks(EvalOptions(data_dir=data_dir, tasks=("stsb",)))
+    assert "--tasks=" not in str(error.value)
+
+
 def test_splits_overrides_the_default(data_dir, tmp_path):
     # Bug: test scored whatever was asked for.
     asked = options(data_dir, tmp_path, tasks=("mrpc",), splits=("train",), report=False)
@@ -260,7 +271,9 @@ def test_one_class_is_null_in_file_table_and_report(tmp_path):
     results, rows = results_of(binary_task([0.1, 0.2], [1, 1]))
     json.dumps(results, allow_nan=False)
     assert results["rows"]["raw"]["qnli"]["reason"] == "all labels are 1"
-    assert format_table(results).splitlines()[2].split() == ["raw", "n/a"]
+    table = format_table(results).splitlines()
+    assert table[2].split() == ["raw", "n/a"]
+    assert "QNLI, raw: all labels are 1" in table
     write_report(tmp_path / "report.html", results, rows, "qnli")
     page = (tmp_path / "report.html").read_text("utf-8")
     assert "At least one AUC is undefined" in page

@@ -14,6 +14,7 @@ import pytest
 
 from bertflow_jax.data.sts import ScoredPairs, StsTask
 from bertflow_jax.errors import ConfigError, WorkdirError
+from bertflow_jax.evaluation.captions import compared_rows
 from bertflow_jax.evaluation.plot_data import plot_rows, spectrum, training_curves
 from bertflow_jax.evaluation.plots import effect_figure
 from bertflow_jax.evaluation.report import write_report
@@ -205,3 +206,31 @@ def test_training_curves_of_an_interrupted_and_resumed_run(tmp_path):
     results, rows = evaluated(make_task(5))
     write_report(tmp_path / "report.html", results, rows, "sts12", curves)
     assert re.search("Bits per dimension", (tmp_path / "report.html").read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("averages", "expected"),
+    [
+        ({"raw": 40.0, "flow": 50.0, "center": 60.0}, ("raw", "flow")),
+        ({"center": 60.0, "flow": 50.0, "raw": 40.0}, ("raw", "flow")),
+        ({"raw": 40.0, "center+flow": 45.0, "pca:3+flow": 46.0, "pca:3": 50.0}, ("raw", "pca:3+flow")),
+        ({"raw": 40.0, "center": 60.0, "pca:3": 50.0, "natsv": None}, ("raw", "center")),
+        ({"raw": 40.0}, ("raw", "raw")),
+    ],
+)  # fmt: skip
+def test_the_headline_takes_the_flow_whatever_the_order(averages, expected):
+    # Bug: raw against whatever row happens to be last.
+    assert compared_rows(averages) == expected
+
+
+def test_the_header_of_a_page_with_fitted_rows(tmp_path):
+    # Bug: "without a flow" above a table with a row `flow`.
+    results, rows = evaluated(make_task(20))
+    results["model"]["fitted"] = {
+        "rows": ["flow"], "fit": "target", "fit_splits": [], "whole_text": [], "text": {},
+    }  # fmt: skip
+    write_report(tmp_path / "report.html", results, rows, "sts12")
+    text = Page((tmp_path / "report.html").read_text("utf-8")).text
+    assert "without a flow" not in text
+    assert "rows fitted here: flow" in text
+    assert "flow: fitted on each task's own text." in text

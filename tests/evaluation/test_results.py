@@ -180,4 +180,4 @@ def test_the_mean_cosine_of_random_pairs_is_stored_and_printed():
     results = results_of(GOOD)
     assert results["mean_random_cosine"] == {"raw": 0.25, "flow": 0.25}
     last = format_table(results).splitlines()[-1]
-    assert last == "mean cosine of random pairs: raw 0.250, flow 0.250"
+    assert last == "mean cosine of random pairs: raw 0.250, flow 0.250 (sentences of STS-B)"
