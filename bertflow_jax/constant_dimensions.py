@@ -11,7 +11,7 @@ ROUNDING = 1e-6
 
 
 def ordinary_dimensions(
-    mean: NDArray[np.floating], deviation: NDArray[np.floating], resolution: float = ROUNDING
+    mean: NDArray[np.float64], deviation: NDArray[np.float64], resolution: float = ROUNDING
 ) -> tuple[NDArray[np.bool_], float]:
     """Return which dimensions vary, bool[D], and the typical deviation of those.
 

@@ -63,8 +63,8 @@ def spread_constant_dimensions(
     Raises:
       TrainingError: no dimension varies.
     """
-    std = np.std(embeddings, axis=0, dtype=np.float64)
-    mean = np.mean(embeddings, axis=0, dtype=np.float64)
+    std = np.asarray(np.std(embeddings, axis=0, dtype=np.float64))
+    mean = np.asarray(np.mean(embeddings, axis=0, dtype=np.float64))
     ordinary, typical = ordinary_dimensions(mean, std)
     if not ordinary.any():
         raise TrainingError(
