@@ -59,7 +59,8 @@ def check_results(results: np.ndarray, what: str, first: int = 0) -> np.ndarray:
       what: made them, for the message, as `whitening`.
       first: number of the first row.
     """
-    bad = np.flatnonzero(~np.isfinite(results).reshape(len(results), -1).all(axis=1))
+    entries = tuple(range(1, results.ndim))
+    bad = np.flatnonzero(~np.isfinite(results).all(axis=entries))
     if bad.size:
         raise InputError(
             f"row {first + bad[0]}: what {what} makes of it is beyond float32; its values lie too "

@@ -236,3 +236,11 @@ def test_steps_of_compose_are_checked_in_turn():
     both = Compose([Center(), Whitening()]).fit(1e8 + normal())
     z = both.transform(1e8 + normal())
     np.testing.assert_allclose(np.cov(z.T, bias=True), np.eye(8), atol=1e-4)
+
+
+def test_no_row_gives_no_row():
+    """The check of the results must not fail on an empty array."""
+    processor = Standardize().fit(normal())
+    none = np.zeros((0, 8))
+    assert processor.transform(none).shape == processor.inverse_transform(none).shape == (0, 8)
+    assert processor.log_prob(none).shape == (0,)
