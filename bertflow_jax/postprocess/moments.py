@@ -77,3 +77,10 @@ class Moments:
                 f"all embeddings are equal ({self.count} rows); fit on rows that differ"
             )
         return ordinary
+
+    def hollow(self) -> int:
+        """Return how many dimensions hold rounding alone, of their mean or of a typical one."""
+        deviation = np.sqrt(self.variance)
+        _, typical = ordinary_dimensions(self.mean, deviation, self.resolution)
+        least = np.maximum(self.resolution * np.abs(self.mean), ROUNDING * typical)
+        return int(np.sum(deviation <= least))

@@ -105,7 +105,7 @@ class Whitening(AffineProcessor):
         if self.k is not None:
             _check_rank(kept, rank, self.name)
         if self.alpha > 0:
-            self._warn(moments.count, len(values), rank)
+            self._warn(moments, rank)
         scale = np.zeros(kept)
         inside = slice(None, min(kept, rank) if self.alpha > 0 else kept)
         scale[inside] = np.where(self.alpha > 0, values[:kept][inside], 1.0) ** (-self.alpha / 2)
@@ -116,21 +116,23 @@ class Whitening(AffineProcessor):
             matrix, inverse = matrix @ directions.T, directions @ inverse
         return moments.mean, matrix, inverse
 
-    def _warn(self, count: int, features: int, rank: int) -> None:
+    def _warn(self, moments: Moments, rank: int) -> None:
+        count, features = moments.count, len(moments.mean)
         kept = rank if self.k is None else self.k
-        asked = "all directions (k=None)" if self.k is None else f"k={self.k} directions"
         if kept >= count - 1:
             _log.warning(
-                "%s: %s are kept of %d embeddings of %d dimensions, which cannot vary in more than "
+                "%s: %s of %d dimensions are kept of %d embeddings, which cannot vary in more than "
                 "%d: each is scaled by chance; fit on more, or keep fewer with k",
                 self.name,
-                asked,
-                count,
+                "all directions (k=None)" if self.k is None else f"k={self.k} directions",
                 features,
+                count,
                 count - 1,
             )
         elif self.k is None and rank < features:
-            _log.warning(
+            # What dimensions of rounding held is no loss, and is the same in every fit.
+            _log.log(
+                logging.WARNING if features - rank > moments.hollow() else logging.INFO,
                 "%s: the embeddings vary in %d of %d directions; the other %d become 0 "
                 "(k=%d leaves them out)",
                 self.name,

@@ -205,8 +205,8 @@ def test_no_density_on_constant_dimensions():
     [
         (Whitening(3), 300, None),
         (Whitening(3), 5, None),
-        (Whitening(3), 4, "k=3 directions are kept of 4 embeddings"),
-        (Whitening(), 6, "all directions .* are kept of 6 embeddings"),
+        (Whitening(3), 4, "k=3 directions of 8 dimensions are kept of 4 embeddings"),
+        (Whitening(), 6, "all directions .* of 8 dimensions are kept of 6 embeddings"),
         (Whitening(alpha=0.0), 6, None),
         (Reduce(3), 4, None),
         (Whitening(), 300, None),
@@ -225,6 +225,19 @@ def test_warnings_of_whitening(processor, rows, text, caplog):
     if text:
         assert len(messages) == 1
         assert re.search(text, messages[0])
+
+
+def test_dimensions_of_rounding_are_no_warning(caplog):
+    """Every task of an evaluation warned of the constant dimensions of all-MiniLM-L6-v2."""
+    u = minilm_like()
+    with caplog.at_level(logging.INFO):
+        Whitening().fit(u)
+        u[:, 4] *= 1e-4  # small, but no rounding: what is left out is told
+        Whitening().fit(u)
+    text = "whitening: the embeddings vary in {} of 10 directions; the other {} become 0 (k={} "
+    for record, level, rank in zip(caplog.records, ("INFO", "WARNING"), (8, 7), strict=True):
+        assert record.levelname == level
+        assert record.getMessage().startswith(text.format(rank, 10 - rank, rank))
 
 
 def test_errors_of_pca_name_pca():
