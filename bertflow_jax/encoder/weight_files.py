@@ -153,10 +153,7 @@ def _read_bin(path: Path, start: bytes) -> Tensors:
     if start.startswith(b"PK"):
         _check_zip(path)
     elif start[0] != pickle.PROTO[0]:
-        raise WeightsError(
-            f"{path} is not a PyTorch file: it begins with {start[:8]!r}, not as an archive or a "
-            "pickle does; give the file that torch.save wrote"
-        )
+        raise _no_torch_file(path, f"it begins with {start[:8]!r}, not as an archive or a pickle")
     import torch
 
     try:
@@ -190,11 +187,18 @@ def _check_zip(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             # torch.serialization.set_crc32_options(False) writes 0 for all of them.
             written = any(member.CRC for member in archive.infolist())
+            names = archive.namelist()
             bad = archive.testzip() if written else None
     except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, zlib.error) as error:
         raise _damaged(path, error) from error
     if bad is not None:
         raise _damaged(path, f"the checksum of its member {bad} is wrong")
+    if not any(name.endswith("/data.pkl") for name in names):
+        raise _no_torch_file(path, "it is a zip archive without data.pkl")
+
+
+def _no_torch_file(path: Path, why: str) -> WeightsError:
+    return WeightsError(f"{path} is not a PyTorch file: {why}; give the file that torch.save wrote")
 
 
 def _from_torch(path: Path, name: str, value: object) -> object:

@@ -311,11 +311,15 @@ def test_tensors_without_plain_values_are_named(tmp_path, make, words):
         read_weights(tmp_path / "a.bin")
 
 
-def test_a_text_file_as_bin_is_no_pytorch_file(tmp_path):
-    """It was called damaged, KeyError: 101."""
+def test_another_file_as_bin_is_no_pytorch_file(tmp_path):
+    """A text was called damaged, KeyError: 101; another archive truncated."""
     pytest.importorskip("torch", reason="a .bin file needs torch")
     (tmp_path / "glow.bin").write_text("hello, this is a text\n" * 5)
     with pytest.raises(
         WeightsError, match=r"glow\.bin is not a PyTorch file: it begins with b'hello"
     ):
+        read_weights(tmp_path / "glow.bin")
+    with zipfile.ZipFile(tmp_path / "glow.bin", "w") as archive:
+        archive.writestr("readme.txt", "r")
+    with pytest.raises(WeightsError, match="not a PyTorch file: it is a zip archive without data"):
         read_weights(tmp_path / "glow.bin")
