@@ -260,7 +260,8 @@ class SentenceEncoder:
         if self._postprocess is not None:
             raise InputError(
                 f"save_pretrained writes the encoder alone; the {self._postprocess.name} is saved "
-                "by its own save(folder), or is in the checkpoint it was loaded from"
+                "by its own save(folder), for with_postprocess(postprocess.load(folder)), or is in "
+                "the checkpoint it was loaded from"
             )
         save_encoder(self.encoder, prepare_output(os.fspath(folder), "folder"))
 

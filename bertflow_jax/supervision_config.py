@@ -1,12 +1,14 @@
 """The section `supervision` of a configuration: labelled pairs and how the encoder learns."""
 
 import dataclasses
+import math
 
 from bertflow_jax.checks import check_choice, check_least, check_types, require
 from bertflow_jax.errors import ConfigError
 
 OBJECTIVES = ("flow", "siamese", "regression", "joint", "none")
 FORMATS = ("auto", "tsv", "csv", "jsonl", "sts", "tfds")
+_NO_GOLD = "-"  # as `data.nli.NO_GOLD`, which this module must not import
 DEV_METRICS = ("auto", "spearman", "accuracy", "loss", "none")
 
 
@@ -111,7 +113,14 @@ class SupervisionConfig:
             distinct and all(names),
             prefix + "label_names",
             self.label_names,
-            "must be three different names separated by commas: entailment, neutral, contradiction",
+            "must be what the file calls entailment, neutral and contradiction, in this order: "
+            "three names separated by commas that differ by more than case, as yes,maybe,no",
+        )
+        require(
+            _NO_GOLD not in names,
+            prefix + "label_names",
+            self.label_names,
+            f"must be names of classes; {_NO_GOLD!r} marks pairs that are left out",
         )
         for name in ("columns", "dev_columns"):
             given = getattr(self, name)
@@ -140,6 +149,8 @@ def parse_score_range(text: str, field: str) -> tuple[float, float]:
         low, high = (float(part) for part in text.split(","))
     except ValueError:
         low, high = 0.0, 0.0
-    if not low < high:  # also False for NaN
-        raise ConfigError(f"{field}={text!r}: must be two numbers, the lower one first, as 0,5")
+    if not low < high or not math.isfinite(high - low):  # the first is also True for NaN
+        raise ConfigError(
+            f"{field}={text!r}: must be two finite numbers, the lower one first, as 0,5"
+        )
     return low, high

@@ -10,7 +10,7 @@ import numpy as np
 from bertflow_jax.config import FlowConfig
 from bertflow_jax.convert.audit import Read, Shape, check_shapes, length, read_finite
 from bertflow_jax.convert.flow_names import Names
-from bertflow_jax.errors import ConfigError, WeightsError
+from bertflow_jax.errors import ConfigError, InputError, WeightsError
 from bertflow_jax.flow.glow import check_features
 from bertflow_jax.postprocess.flow import Flow
 
@@ -65,7 +65,27 @@ def import_flow(
         raise
     except ValueError as error:
         raise WeightsError(f"{source}: {error}") from error
-    return Flow.from_variables(config, variables, features)
+    flow = Flow.from_variables(config, variables, features)
+    _check_finite(flow, names, read, source)
+    return flow
+
+
+def _check_finite(flow: Flow, names: Names, read: Read, source: str) -> None:
+    """Raise WeightsError unless latents, densities and embeddings of random rows are finite.
+
+    Every number of a flow may be finite and a scale, exp(3 s), infinite or 0 all the same.
+    """
+    rows = np.random.default_rng(0).normal(size=(8, flow.features or 0)).astype(np.float32)
+    try:
+        for function in (flow.transform, flow.log_prob, flow.inverse_transform):
+            function(rows)
+    except InputError as error:
+        stored = names.expected(flow.config, rows.shape[1])
+        largest, name = max((float(np.abs(read(name)).max()), name) for name in stored)
+        raise WeightsError(
+            f"{source}: the flow has no finite values on random rows of N(0, I); its largest "
+            f"number is {largest:g}, in {name}. The file is damaged, or its fit had diverged"
+        ) from error
 
 
 def describe(names: Names, shapes: Mapping[str, Shape], source: str) -> tuple[FlowConfig, int]:

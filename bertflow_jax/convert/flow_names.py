@@ -125,8 +125,9 @@ class Names:
         """
         flat = {}
         for path, (name, form, _) in self._places(config, features).items():
+            stored = read(name)
             try:
-                flat[path] = np.ascontiguousarray(form.ours(read(name)))
+                flat[path] = np.ascontiguousarray(form.ours(stored))
             except ValueError as error:
                 raise ValueError(f"{name} {error}") from None
         return traverse_util.unflatten_dict(flat)
@@ -135,8 +136,9 @@ class Names:
         """Raise ValueError, its text starting with the name, where a fixed tensor is another."""
         for _, _, start in self._steps(config):
             for name, fixed in self.fixed(config).items():
+                stored = read(start + name)
                 try:
-                    fixed.check(read(start + name))
+                    fixed.check(stored)
                 except ValueError as error:
                     raise ValueError(f"{start}{name} {error}") from None
 

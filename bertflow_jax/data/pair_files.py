@@ -24,6 +24,7 @@ from bertflow_jax.data.sts_files import Row
 from bertflow_jax.errors import DataError
 
 SUFFIXES = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}
+_SPLIT = "split"
 _SENTENCES = (("sentence1", "sentence2"), ("premise", "hypothesis"), ("sentence_A", "sentence_B"))
 
 
@@ -36,7 +37,8 @@ class PairColumns:
         `premise, hypothesis` or `sentence_A, sentence_B`).
       gold: name of the gold column, or "" for the first of `gold_names` that the file has.
       gold_names: what the gold column may be called.
-      splits: of a file with a column `split` (AllNLI): the rows wanted.
+      splits: of a file with a column `split` (AllNLI): the rows wanted, () for all. Every row of
+        such a file must name its split.
       field: prefix of the config's fields, for messages.
     """
 
@@ -84,30 +86,48 @@ def read_pairs(path: Path, kind: str, wanted: PairColumns, encoding: str) -> Ite
     """
     if kind == "jsonl":
         return _jsonl(path, wanted, encoding)
-    lines = iter_lines(path, encoding)
-    rows = columns.tsv_rows(lines) if kind == "tsv" else columns.csv_rows(path, lines)
-    return _table(path, wanted, rows)
+    return _table(path, wanted, _table_rows(path, kind, encoding))
 
 
-def has_column(path: Path, kind: str, name: str, encoding: str) -> bool:
-    """Return whether the first line of a file names a column (its first object a key)."""
-    first = next(iter_lines(path, encoding), "")
+def has_split(path: Path, kind: str, given: Sequence[str], encoding: str) -> bool:
+    """Return whether `read_pairs` finds a column (key) `split` in a file.
+
+    Args:
+      path: of the file.
+      kind: `tsv`, `csv` or `jsonl`.
+      given: sentence columns and gold column as the caller names them; "" where he does not.
+      encoding: of the file.
+
+    Raises:
+      DataError, DataNotFoundError: as `read_pairs`, of the first row.
+    """
     if kind == "jsonl":
-        try:
-            return name in json.loads(first)
-        except (json.JSONDecodeError, RecursionError, TypeError):
-            return False
-    return name in first.split("\t" if kind == "tsv" else ",")
+        return any(_SPLIT in found for _, found in itertools.islice(_objects(path, encoding), 1))
+    _, first = next(_table_rows(path, kind, encoding), (0, []))
+    if _all_given(given) and not columns.pick(path, list(given), first)[1]:
+        return False
+    return _SPLIT in first
+
+
+def _table_rows(path: Path, kind: str, encoding: str) -> Iterator[tuple[int, list[str]]]:
+    lines = iter_lines(path, encoding)
+    return columns.tsv_rows(lines) if kind == "tsv" else columns.csv_rows(path, lines)
+
+
+def _objects(path: Path, encoding: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (place, object) of every line that is not blank."""
+    for number, line in enumerate(iter_lines(path, encoding), 1):
+        if line.strip():
+            place = f"{path}, line {number}"
+            yield place, parse_json_line(line, place)
 
 
 def _jsonl(path: Path, wanted: PairColumns, encoding: str) -> Iterator[Row]:
     names: list[str] = []
-    for number, line in enumerate(iter_lines(path, encoding), 1):
-        if not line.strip():
-            continue
-        place = f"{path}, line {number}"
-        found = parse_json_line(line, place)
-        names = names or wanted.resolve(path, list(found))
+    splits = False
+    for place, found in _objects(path, encoding):
+        if not names:
+            names, splits = wanted.resolve(path, list(found)), _SPLIT in found
         missing = [name for name in names if name not in found]
         if missing:
             raise DataError(
@@ -118,7 +138,12 @@ def _jsonl(path: Path, wanted: PairColumns, encoding: str) -> Iterator[Row]:
         for name, text in zip(names, (first, second), strict=False):
             if not isinstance(text, str):
                 raise DataError(f"{place}: {name!r} is {type(text).__name__}, not a string")
-        if _in_split(found, wanted):
+        if splits != (_SPLIT in found):
+            raise DataError(
+                f"{place}: {'no' if splits else 'a'} key {_SPLIT!r}, unlike the first line; every "
+                "line needs it, or none"
+            )
+        if not splits or _in_split(found[_SPLIT], wanted, place):
             yield Row(first, second, _gold_text(gold, names[2], place), place)
 
 
@@ -128,20 +153,28 @@ def _gold_text(gold: Any, name: str, place: str) -> str:
     return str(gold).strip()
 
 
-def _in_split(found: dict[str, Any], wanted: PairColumns) -> bool:
-    return not wanted.splits or "split" not in found or found["split"] in wanted.splits
+def _in_split(value: Any, wanted: PairColumns, place: str) -> bool:
+    if not isinstance(value, str) or not value.strip():
+        raise DataError(
+            f"{place}: its {_SPLIT!r} is {json.dumps(value)[:80]}, not the name of a split as train"
+        )
+    return not wanted.splits or value in wanted.splits
+
+
+def _all_given(given: Sequence[str]) -> bool:
+    # By number only where all three are: a number is no name of a header here.
+    return len(given) == 3 and all(given)
 
 
 def _table(path: Path, wanted: PairColumns, rows: Iterator[tuple[int, list[str]]]) -> Iterator[Row]:
     """Pick the columns; there is a header unless all three are given by number."""
     _, first = next(rows, (0, []))
     given = [*wanted.sentences, wanted.gold]
-    # By number only where all three are: a number is no name of a header here.
-    if all(given) and len(given) == 3:
+    if _all_given(given):
         picked, has_header = columns.pick(path, given, first)
     else:
         picked, has_header = columns.pick(path, wanted.resolve(path, first), first)
-    split = first.index("split") if has_header and wanted.splits and "split" in first else None
+    split = first.index(_SPLIT) if has_header and _SPLIT in first else None
     for number, fields in rows if has_header else itertools.chain([(1, first)], rows):
         if not any(fields):
             continue
@@ -151,6 +184,8 @@ def _table(path: Path, wanted: PairColumns, rows: Iterator[tuple[int, list[str]]
                 f"{path}, line {number}: {len(fields)} columns, but the first line has "
                 f"{len(first)}; every row needs the same number"
             )
-        if split is None or fields[split] in wanted.splits:
+        place = f"{path}, line {number}"
+        own = "" if split is None or split >= len(fields) else fields[split]
+        if split is None or _in_split(own, wanted, place):
             one, two, gold = (fields[index] for index in picked)
-            yield Row(one, two, gold.strip(), f"{path}, line {number}")
+            yield Row(one, two, gold.strip(), place)

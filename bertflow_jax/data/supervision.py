@@ -1,6 +1,7 @@
 """Labelled pairs for training the encoder, as the config's section `supervision` names them."""
 
 import dataclasses
+import logging
 import math
 import os
 from collections.abc import Iterable, Iterator
@@ -13,13 +14,14 @@ from numpy.typing import NDArray
 from bertflow_jax.data import nli, sts_files
 from bertflow_jax.data.lines import digest
 from bertflow_jax.data.nli_tfds import DATASETS, read_tfds_rows
-from bertflow_jax.data.pair_files import PairColumns, file_format, has_column, read_pairs
+from bertflow_jax.data.pair_files import PairColumns, file_format, has_split, read_pairs
 from bertflow_jax.data.sts import load_task
 from bertflow_jax.data.sts_files import Row
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 from bertflow_jax.paths import user_path
 from bertflow_jax.supervision_config import SupervisionConfig, comma_separated, parse_score_range
 
+_log = logging.getLogger(__name__)
 _SCORE_NAMES = ("score", "relatedness_score", "similarity_score", "label")
 _RANGES = {"sickr": (1.0, 5.0)}  # SICK's raters chose from 1 to 5, all others from 0 to 5
 _DEFAULT_RANGE = (0.0, 5.0)
@@ -127,15 +129,16 @@ def _dev_source(config: SupervisionConfig) -> _Source | None:
     task = config.dev_task or config.task
     kind = _kind(paths, asked, task, field)
     splits = tuple(comma_separated(config.dev_splits))
+    names = comma_separated(config.dev_columns or config.columns)
     if kind not in ("sts", "tfds"):
-        # A file without a column `split` is one split: all of it is trained on.
-        split = all(has_column(path, kind, "split", config.encoding) for path in paths)
-        if not own and not split:
+        given = [*names, config.dev_label_column or config.label_column]
+        found = [has_split(path, kind, given, config.encoding) for path in paths]
+        # A file without a column `split` is one split: all of it is trained on, or all is dev.
+        if not own and not all(found):
             return None
-        splits = splits if split else ()
+        splits = splits if any(found) else ()
     if paths == (Path("everyday"),) and not own:
         return None
-    names = comma_separated(config.dev_columns or config.columns)
     return _Source(field, paths, kind, tuple(names), config.dev_label_column, task, splits)
 
 
@@ -260,6 +263,12 @@ def _score_range(config: SupervisionConfig, source: _Source) -> tuple[float, flo
         return parse_score_range(config.score_range, "supervision.score_range")
     if source.kind == "sts":
         return _RANGES.get(source.task, _DEFAULT_RANGE)
+    _log.warning(
+        "%spath=%s: its scores are taken to go from %g to %g; supervision.score_range says else",
+        source.field,
+        ",".join(map(str, source.paths)),
+        *_DEFAULT_RANGE,
+    )
     return _DEFAULT_RANGE
 
 

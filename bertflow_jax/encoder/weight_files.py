@@ -8,6 +8,7 @@ damaged file is an error, never a reason to take the next one.
 import importlib.util
 import pickle
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -149,8 +150,10 @@ def _read_bin(path: Path, start: bytes) -> Tensors:
             f"{path} needs PyTorch to read, which is not installed; install torch (the CPU build "
             "is enough) or convert the file to model.safetensors"
         )
-    if start.startswith(b"PK") and not zipfile.is_zipfile(path):
-        raise _truncated(path, "the end of the zip archive is missing")
+    if start.startswith(b"PK"):
+        _check_zip(path)
+    elif start[0] != pickle.PROTO[0]:
+        raise _no_torch_file(path, f"it begins with {start[:8]!r}, not as an archive or a pickle")
     import torch
 
     try:
@@ -166,16 +169,56 @@ def _read_bin(path: Path, start: bytes) -> Tensors:
         raise _damaged(path, f"{type(error).__name__}: {error}") from error
     if not isinstance(state, Mapping):
         raise WeightsError(f"{path} is not a plain state dict but a {type(state).__name__}")
-    return _only_arrays(path, {name: _from_torch(value) for name, value in state.items()})
+    for name in state:
+        if not isinstance(name, str):
+            raise WeightsError(
+                f"{path} is not a plain state dict: one of its names is {name!r}, not a string"
+            )
+    return _only_arrays(
+        path, {name: _from_torch(path, name, value) for name, value in state.items()}
+    )
 
 
-def _from_torch(value: object) -> object:
+def _check_zip(path: Path) -> None:
+    """Raise WeightsError unless every member has its checksum, which torch.load never looks at."""
+    if not zipfile.is_zipfile(path):
+        raise _truncated(path, "the end of the zip archive is missing")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            # torch.serialization.set_crc32_options(False) writes 0 for all of them.
+            written = any(member.CRC for member in archive.infolist())
+            names = archive.namelist()
+            bad = archive.testzip() if written else None
+    except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, zlib.error) as error:
+        raise _damaged(path, error) from error
+    if bad is not None:
+        raise _damaged(path, f"the checksum of its member {bad} is wrong")
+    if not any(name.endswith("/data.pkl") for name in names):
+        raise _no_torch_file(path, "it is a zip archive without data.pkl")
+
+
+def _no_torch_file(path: Path, why: str) -> WeightsError:
+    return WeightsError(f"{path} is not a PyTorch file: {why}; give the file that torch.save wrote")
+
+
+def _from_torch(path: Path, name: str, value: object) -> object:
     """Return a tensor as an array; numpy has no bfloat16, so that one becomes float32."""
     import torch
 
     if not isinstance(value, torch.Tensor):
         return value
-    return (value.float() if value.dtype == torch.bfloat16 else value).detach().numpy()
+    if value.layout != torch.strided or value.is_quantized or value.is_meta:
+        kind = "quantised" if value.is_quantized else "without values (meta)"
+        kind = "sparse" if value.layout != torch.strided else kind
+        raise WeightsError(
+            f"{path}: {name} is {kind}; save plain tensors (to_dense(), dequantize()) instead"
+        )
+    try:
+        return (value.float() if value.dtype == torch.bfloat16 else value).detach().numpy()
+    except TypeError as error:
+        raise WeightsError(
+            f"{path}: {name} has dtype {value.dtype}, which numpy does not have; save it as float32"
+        ) from error
 
 
 def _only_arrays(path: Path, values: Mapping[str, object]) -> Tensors:

@@ -11,11 +11,10 @@ import distrax
 import jax
 import jax.numpy as jnp
 
+from bertflow_jax.constant_dimensions import CONSTANT_SHARE
+
 LOG_SCALE_FACTOR = 3.0
 _EPS = 1e-6
-# A channel that varies less than this share of a typical one counts as constant: scaling it up by
-# 1 / _EPS would blow up the first unseen value.
-CONSTANT_SHARE = 1e-3
 
 Params = dict[str, jax.Array]
 

@@ -1,7 +1,6 @@
 """What is done to embeddings after the encoder, behind one fit/transform/save interface."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from bertflow_jax.postprocess.compose import Compose
 from bertflow_jax.postprocess.flow import Flow
 from bertflow_jax.postprocess.reduce import Reduce
 from bertflow_jax.postprocess.standardize import Center, Standardize
+from bertflow_jax.postprocess.storage import described_in
 from bertflow_jax.postprocess.whitening import NATSV, Whitening
 
 __all__ = [
@@ -38,16 +38,15 @@ def load(folder: str | Path) -> PostProcessor:
 
     Raises:
       DataNotFoundError: the folder holds none.
-      CheckpointError: a file is damaged, or of an unknown kind.
+      CheckpointError: a file is damaged, or of an unknown kind, or the folder holds several.
     """
     path = user_path(folder, "folder")
-    if os.path.isfile(path / "compose.json"):
-        return Compose.load(path)
-    if os.path.isfile(path / "flow_config.json"):
-        return Flow.load(path)
-    file = path / "postprocess.json"
-    if not os.path.isfile(file):
+    found = described_in(path)
+    if found is None:
         raise DataNotFoundError(f"{path} holds no saved post-processor")
+    if found != "post-processor":
+        return Compose.load(path) if found == "compose" else Flow.load(path)
+    file = path / "postprocess.json"
     try:
         described: Any = json.loads(file.read_text("utf-8"))
         kind = described["kind"]

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertflow_jax.checks import check_count
+from bertflow_jax.embedding_checks import check_embeddings, check_results
 from bertflow_jax.errors import BertFlowError, CheckpointError, InputError
 from bertflow_jax.postprocess.base import PureTransform
 from bertflow_jax.postprocess.moments import Moments
 from bertflow_jax.postprocess.storage import DAMAGE, Folder
-from bertflow_jax.training.fit import check_embeddings
 
 _ROWS = 8192  # rows of one step: bounds the float64 copies
-_FOLDER = Folder("post-processor", "postprocess.json", "postprocess.safetensors")
+_FOLDER = Folder("post-processor")
 
 
 class AffineProcessor:
@@ -54,26 +54,26 @@ class AffineProcessor:
     def fit(self, embeddings: np.ndarray) -> Self:
         """Fit to embeddings float[N, D], N >= 2, and return itself.
 
+        The statistics are float64, of float64 embeddings as they are given.
+
         Raises:
           InputError: a wrong shape, a value that is not finite, fewer than two rows, or more
             directions asked for than the embeddings vary in.
         """
-        rows = check_embeddings(embeddings)
+        rows = check_embeddings(embeddings, exact=True)
         return self.fit_batches(rows[i : i + _ROWS] for i in range(0, max(1, len(rows)), _ROWS))
 
     def fit_examples(self, embeddings: np.ndarray, rows: np.ndarray) -> Self:
         """Fit to every occurrence of a sentence: rows int32[N, S] of embeddings float[U, D]."""
-        order = rows.reshape(-1)
-        return self.fit_batches(
-            embeddings[order[i : i + _ROWS]] for i in range(0, len(order), _ROWS)
-        )
+        order, vectors = rows.reshape(-1), check_embeddings(embeddings, exact=True)
+        return self.fit_batches(vectors[order[i : i + _ROWS]] for i in range(0, len(order), _ROWS))
 
     def fit_batches(self, batches: Iterable[np.ndarray]) -> Self:
         """Fit to embeddings that come in batches float[n, D], in the memory of one; as `fit`."""
         moments: Moments | None = None
         for batch in batches:
             features = None if moments is None else len(moments.mean)
-            rows = check_embeddings(batch, features)
+            rows = check_embeddings(batch, features, exact=True)
             moments = moments or Moments(rows.shape[1], diagonal=self.diagonal)
             moments.update(rows)
         if moments is None:
@@ -87,15 +87,24 @@ class AffineProcessor:
         return None if self.mean is None else len(self.mean)
 
     def transform(self, embeddings: np.ndarray) -> np.ndarray:
-        """Map embeddings float[N, D] to float32[N, K]; computed in float64."""
+        """Map embeddings float[N, D] to float32[N, K]; computed in float64.
+
+        Raises:
+          InputError: as `fit`; a row whose image float32 cannot hold.
+        """
         mean, matrix, _ = self._fitted()
-        return _by_rows(check_embeddings(embeddings, len(mean)), lambda u: _times(u - mean, matrix))
+        rows = check_embeddings(embeddings, len(mean), exact=True)
+        return _by_rows(rows, lambda u: _times(u - mean, matrix), self.name)
 
     def inverse_transform(self, latents: np.ndarray) -> np.ndarray:
-        """Map float[N, K] back to float32[N, D]; what was removed comes back as the mean."""
+        """Map float[N, K] back to float32[N, D]; what was removed comes back as the mean.
+
+        Raises:
+          InputError: as `transform`.
+        """
         mean, _, inverse = self._fitted()
-        rows = check_embeddings(latents, len(inverse))
-        return _by_rows(rows, lambda z: _times(z, inverse) + mean)
+        rows = check_embeddings(latents, len(inverse), exact=True)
+        return _by_rows(rows, lambda z: _times(z, inverse) + mean, f"the inverse of {self.name}")
 
     def log_prob(self, embeddings: np.ndarray) -> np.ndarray:
         """Return the log-density of embeddings float[N, D] under z ~ N(0, I), float32[N] in nats.
@@ -109,16 +118,20 @@ class AffineProcessor:
         _, matrix, _ = self._fitted()
         self._require_density("log_prob")
         if matrix.ndim == 1:
-            log_det = float(np.log(np.abs(matrix)).sum())
+            sign, log_det = float(np.prod(np.sign(matrix))), 0.0
+            if sign:
+                log_det = float(np.log(np.abs(matrix)).sum())
         else:
             sign, log_det = np.linalg.slogdet(matrix)
-            if sign == 0:
-                raise InputError(
-                    "the embeddings do not vary in every direction, so they have no density"
-                )
+        if sign == 0:
+            raise InputError(
+                "the embeddings do not vary in every direction, so they have no density"
+            )
         z = np.asarray(self.transform(embeddings), np.float64)
         log_prior = -0.5 * (np.square(z).sum(axis=1) + z.shape[1] * math.log(2 * math.pi))
-        return (log_prior + log_det).astype(np.float32)
+        with np.errstate(over="ignore"):  # what float32 cannot hold is refused by name
+            density = (log_prior + log_det).astype(np.float32)
+        return check_results(density, f"log_prob of {self.name}")
 
     def sample(self, key: jax.Array, n: int) -> np.ndarray:
         """Draw n embeddings from the fitted Gaussian, float32[n, D].
@@ -154,7 +167,7 @@ class AffineProcessor:
           DataNotFoundError: a file is missing.
           CheckpointError: a file is damaged, or holds another kind.
         """
-        path = _FOLDER.find(folder)
+        path = _FOLDER.find(folder, cls.name)
         try:
             described, arrays = _FOLDER.read(path)
             kind = described["kind"]
@@ -176,13 +189,32 @@ class AffineProcessor:
         return loaded
 
     def pure(self) -> PureTransform:
-        """Return `transform` as a pure function in float32, for use under jit."""
+        """Return `transform` as a pure function in float32, for use under jit.
+
+        The mean is given in two float32 parts, so that what is subtracted is the float64 mean.
+
+        Raises:
+          InputError: mean or matrix are beyond the range of float32.
+        """
         mean, matrix, _ = self._fitted()
-        params = {
-            "mean": jnp.asarray(mean, jnp.float32),
-            "matrix": jnp.asarray(matrix, jnp.float32),
-        }
-        return PureTransform(self.name, affine_transform, params)
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            high = mean.astype(np.float32)
+            params = {
+                "mean": high,
+                "mean_rest": (mean - high).astype(np.float32),
+                "matrix": matrix.astype(np.float32),
+            }
+        # Devices take numbers below the smallest normal one for 0.
+        factors = np.abs(matrix).reshape(len(matrix), -1).max(axis=1)
+        lost = (factors > 0) & (factors < np.finfo(np.float32).tiny)
+        held = all(np.isfinite(array).all() for array in params.values())
+        if lost.any() or not held:
+            raise InputError(
+                f"this {self.name} does not fit into float32: its means go up to "
+                f"{np.abs(mean).max():.3g} and its factors up to {np.abs(matrix).max():.3g}; bring "
+                "the embeddings to an ordinary size before the fit, or use transform"
+            )
+        return PureTransform(self.name, affine_transform, jax.tree.map(jnp.asarray, params))
 
     def _fitted(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         if self.mean is None or self.matrix is None or self.inverse is None:
@@ -199,7 +231,7 @@ class AffineProcessor:
 
 def affine_transform(params: Any, u: jax.Array) -> jax.Array:
     """Map u float32[B, D] to (u - mean) A, float32[B, K]; A is float32[D, K] or float32[D]."""
-    matrix, centred = params["matrix"], u - params["mean"]
+    matrix, centred = params["matrix"], (u - params["mean"]) - params["mean_rest"]
     if matrix.ndim == 1:
         return centred * matrix
     return jnp.matmul(centred, matrix, precision="highest")
@@ -210,10 +242,14 @@ def _times(rows: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np
 
 
 def _by_rows(
-    rows: NDArray[np.float32], function: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    rows: NDArray[np.floating],
+    function: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    what: str,
 ) -> NDArray[np.float32]:
-    parts = [
-        function(rows[i : i + _ROWS].astype(np.float64)).astype(np.float32)
-        for i in range(0, max(1, len(rows)), _ROWS)
-    ]
+    """Apply a function float64[n, D] -> float64[n, K] to a few rows at a time."""
+    parts = []
+    for i in range(0, max(1, len(rows)), _ROWS):
+        with np.errstate(over="ignore", invalid="ignore"):
+            part = function(rows[i : i + _ROWS].astype(np.float64)).astype(np.float32)
+        parts.append(check_results(part, what, i))
     return np.concatenate(parts)

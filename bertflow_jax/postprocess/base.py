@@ -48,7 +48,10 @@ class PostProcessor(Protocol):
         """Map float[N, K] back to embeddings float32[N, D]."""
 
     def save(self, folder: str | Path) -> None:
-        """Write it into a folder; `bertflow_jax.postprocess.load` reads every kind."""
+        """Write it into a folder, in place of a post-processor of any kind that is saved there.
+
+        `bertflow_jax.postprocess.load` reads every kind.
+        """
 
     def pure(self) -> PureTransform:
         """Return `transform` as a pure function of parameters and embeddings."""

@@ -1,19 +1,30 @@
 """One post-processor after the other."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import jax
 import numpy as np
 
-from bertflow_jax.errors import CheckpointError, ConfigError, DataNotFoundError
+from bertflow_jax.errors import (
+    BertFlowError,
+    CheckpointError,
+    ConfigError,
+    DataNotFoundError,
+    InputError,
+)
 from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
+from bertflow_jax.postprocess.storage import (
+    COMPOSE,
+    DAMAGE,
+    compose_steps,
+    described_in,
+    remove_saved,
+)
 from bertflow_jax.workdir import prepare_output, write_text
-
-_FILE = "compose.json"
 
 
 class Compose:
@@ -28,10 +39,22 @@ class Compose:
     name = "compose"
 
     def __init__(self, steps: Sequence[PostProcessor]):
-        """Take at least one post-processor."""
+        """Take at least one post-processor, every one an object of its own.
+
+        Raises:
+          ConfigError: none.
+          InputError: one twice, also within a `Compose` among them.
+        """
         if not steps:
             raise ConfigError("Compose needs at least one post-processor")
         self.steps = tuple(steps)
+        objects = list(_single(self.steps))
+        for place, step in enumerate(objects):
+            if any(step is other for other in objects[:place]):
+                raise InputError(
+                    f"Compose was given one {step.name} object twice: the second fit would replace "
+                    "the first; make two"
+                )
 
     @property
     def features(self) -> int | None:
@@ -68,11 +91,21 @@ class Compose:
         return latents
 
     def save(self, folder: str | Path) -> None:
-        """Write every step into a folder of its own, `0`, `1`, ...; raises WorkdirError."""
+        """Write every step into a folder of its own, `0`, `1`, ...
+
+        Raises:
+          WorkdirError: the folder is blank, a file, or cannot be written.
+          BertFlowError: a step is not fitted yet; nothing is written then.
+        """
+        for step in _single(self.steps):
+            if step.features is None:
+                raise BertFlowError(f"this {step.name} is not fitted yet: call fit(embeddings)")
         path = prepare_output(folder, "folder")
+        # The old steps go first: an interrupted save must not leave a mixture that can be loaded.
+        remove_saved(path, steps=len(self.steps))
         for number, step in enumerate(self.steps):
             step.save(path / str(number))
-        write_text(path / _FILE, json.dumps({"steps": len(self.steps)}) + "\n")
+        write_text(path / COMPOSE, json.dumps({"steps": len(self.steps)}) + "\n")
 
     @classmethod
     def load(cls, folder: str | Path) -> "Compose":
@@ -80,12 +113,18 @@ class Compose:
         from bertflow_jax.postprocess import load  # it knows every kind, this one too
 
         path = user_path(folder, "folder")
-        if not (path / _FILE).is_file():
-            raise DataNotFoundError(f"{path / _FILE} not found: not a saved {cls.name}")
+        found = described_in(path)
+        if found is None:
+            raise DataNotFoundError(f"{path / COMPOSE} not found: not a saved {cls.name}")
+        if found != cls.name:
+            raise CheckpointError(
+                f"{path} holds a {found}, not a {cls.name}; bertflow_jax.postprocess.load reads "
+                "every kind"
+            )
         try:
-            count = int(json.loads((path / _FILE).read_text("utf-8"))["steps"])
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise CheckpointError(f"{path / _FILE} is not readable ({error})") from error
+            count = compose_steps(path)
+        except DAMAGE as error:
+            raise CheckpointError(f"{path / COMPOSE} is not readable ({error})") from error
         return cls([load(path / str(number)) for number in range(count)])
 
     def pure(self) -> PureTransform:
@@ -99,3 +138,8 @@ class Compose:
 
         params = {str(number): part.params for number, part in enumerate(parts)}
         return PureTransform(self.name, transform, params)
+
+
+def _single(steps: Sequence[PostProcessor]) -> Iterator[PostProcessor]:
+    for step in steps:
+        yield from _single(step.steps) if isinstance(step, Compose) else (step,)

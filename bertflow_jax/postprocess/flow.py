@@ -12,14 +12,15 @@ import numpy as np
 
 from bertflow_jax.checks import check_count
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
+from bertflow_jax.embedding_checks import check_embeddings, check_results
 from bertflow_jax.errors import BertFlowError, CheckpointError, InputError
 from bertflow_jax.flow import glow
 from bertflow_jax.postprocess.base import PureTransform
 from bertflow_jax.postprocess.storage import DAMAGE, Folder
-from bertflow_jax.training.fit import check_embeddings, initial_state, prepare_data
+from bertflow_jax.training.fit import initial_state, prepare_data
 from bertflow_jax.training.loop import run_fit
 
-_FOLDER = Folder("flow", "flow_config.json", "flow.safetensors")
+_FOLDER = Folder("flow")
 _ROWS = 1024  # rows of one device call; shorter inputs are padded to a power of two
 
 
@@ -102,7 +103,12 @@ class Flow:
         return self
 
     def transform(self, embeddings: np.ndarray) -> np.ndarray:
-        """Map embeddings float[N, D] to latents float32[N, D]."""
+        """Map embeddings float[N, D] to latents float32[N, D].
+
+        Raises:
+          InputError: a wrong shape, or a row (its number in the text) that is not finite or becomes
+            too large for float32; so do `inverse_transform` and `log_prob`.
+        """
         return self._apply("forward", embeddings)
 
     def inverse_transform(self, latents: np.ndarray) -> np.ndarray:
@@ -163,7 +169,7 @@ class Flow:
           CheckpointError: a file is damaged, or the arrays do not fit the config or hold a
             number that is not finite.
         """
-        path = _FOLDER.find(folder)
+        path = _FOLDER.find(folder, cls.name)
         try:
             described, flat = _FOLDER.read(path)
             flow = cls(
@@ -202,7 +208,8 @@ class Flow:
             size = min(_ROWS, 1 << max(0, len(part) - 1).bit_length())
             padded = np.zeros((size, features), np.float32)
             padded[: len(part)] = part
-            parts.append(np.asarray(self._compiled[what](variables, padded))[: len(part)])
+            result = np.asarray(self._compiled[what](variables, padded))[: len(part)]
+            parts.append(check_results(result, f"{what} of the flow", start))
         return np.concatenate(parts)
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from bertflow_jax.constant_dimensions import ROUNDING, ordinary_dimensions
 from bertflow_jax.errors import InputError
 
-# float32 rounding of a constant c leaves a deviation of up to about 1e-7 |c|.
-ROUNDING = 1e-6
+_EXACT = ROUNDING * 2.0**-29  # float64 has 29 bits more than float32
 
 
 class Moments:
@@ -21,12 +21,15 @@ class Moments:
       mean: float64[D].
       scatter: float64[D, D], sum of (u - mean)(u - mean)^T; float64[D], its diagonal, if only
         variances are wanted.
+      resolution: relative rounding of the numbers seen; that of float32 where float32 holds them
+        all, also when they come as float64.
     """
 
     def __init__(self, features: int, *, diagonal: bool = False):
         self.count = 0
         self.mean = np.zeros(features)
         self.scatter = np.zeros(features if diagonal else (features, features))
+        self.resolution = ROUNDING
 
     def update(self, rows: NDArray[np.floating]) -> None:
         """Take a batch float[n, D]."""
@@ -34,12 +37,17 @@ class Moments:
         if not m:
             return
         batch = np.asarray(rows, np.float64)
-        mean = batch.mean(axis=0)
-        centred, step = batch - mean, mean - self.mean
-        if self.scatter.ndim == 1:
-            self.scatter += np.square(centred).sum(axis=0) + np.square(step) * (n * m / (n + m))
-        else:
-            self.scatter += centred.T @ centred + np.outer(step, step) * (n * m / (n + m))
+        if rows.dtype == np.float64 and self.resolution > _EXACT:
+            with np.errstate(over="ignore"):
+                single = np.array_equal(batch.astype(np.float32), batch)
+            self.resolution = self.resolution if single else _EXACT
+        with np.errstate(over="ignore", invalid="ignore"):  # `covariance` refuses the outcome
+            mean = batch.mean(axis=0)
+            centred, step = batch - mean, mean - self.mean
+            if self.scatter.ndim == 1:
+                self.scatter += np.square(centred).sum(axis=0) + np.square(step) * (n * m / (n + m))
+            else:
+                self.scatter += centred.T @ centred + np.outer(step, step) * (n * m / (n + m))
         self.mean += step * (m / (n + m))
         self.count = n + m
 
@@ -48,9 +56,31 @@ class Moments:
         """Return scatter / N (the maximum-likelihood estimate), shaped like `scatter`."""
         if self.count < 2:
             raise InputError(f"at least two embeddings are needed to fit on, got {self.count}")
+        if not np.isfinite(self.scatter).all():
+            raise InputError(
+                "the embeddings are too large: their variance exceeds float64; multiply them by a "
+                "small constant first"
+            )
         return self.scatter / self.count
 
     @property
-    def rounding(self) -> NDArray[np.float64]:
-        """Return the deviation float64[D] that float32 rounding alone may leave in a dimension."""
-        return ROUNDING * np.abs(self.mean)
+    def variance(self) -> NDArray[np.float64]:
+        """Return the variance float64[D] of every dimension."""
+        covariance = self.covariance
+        return covariance if covariance.ndim == 1 else np.diagonal(covariance)
+
+    def ordinary(self) -> NDArray[np.bool_]:
+        """Return which dimensions vary, bool[D]; raises InputError if none does."""
+        ordinary, _ = ordinary_dimensions(self.mean, np.sqrt(self.variance), self.resolution)
+        if not ordinary.any():
+            raise InputError(
+                f"all embeddings are equal ({self.count} rows); fit on rows that differ"
+            )
+        return ordinary
+
+    def hollow(self) -> int:
+        """Return how many dimensions hold rounding alone, of their mean or of a typical one."""
+        deviation = np.sqrt(self.variance)
+        _, typical = ordinary_dimensions(self.mean, deviation, self.resolution)
+        least = np.maximum(self.resolution * np.abs(self.mean), ROUNDING * typical)
+        return int(np.sum(deviation <= least))

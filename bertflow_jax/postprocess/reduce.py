@@ -9,7 +9,7 @@ from bertflow_jax.checks import check_choice, check_count
 from bertflow_jax.errors import InputError
 from bertflow_jax.postprocess.affine import AffineProcessor
 from bertflow_jax.postprocess.moments import Moments
-from bertflow_jax.postprocess.whitening import Whitening
+from bertflow_jax.postprocess.whitening import principal_axes
 
 
 class Reduce(AffineProcessor):
@@ -37,7 +37,7 @@ class Reduce(AffineProcessor):
 
     def _solve(self, moments: Moments) -> tuple[NDArray[np.float64], ...]:
         if self.how == "pca":
-            return Whitening(self.k, alpha=0.0)._solve(moments)
+            return principal_axes(moments, self.k, self.name)
         features = len(moments.mean)
         if self.k > features:
             raise InputError(f"reduce: k={self.k} of {features} dimensions; give k <= {features}")

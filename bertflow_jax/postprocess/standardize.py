@@ -10,17 +10,18 @@ from bertflow_jax.postprocess.moments import Moments
 class Standardize(AffineProcessor):
     """z_d = (u_d - mean_d) / std_d: "SN", standard normalisation, in the paper's calibration table.
 
-    A dimension that does not vary is centred and not scaled: it stays 0 on text like that of the
-    fit, and nothing is divided by zero.
+    A dimension that does not vary (`ordinary_dimensions`) has no scale: dividing by rounding would
+    let one unseen value decide every cosine. It gets the factor 0, as a direction without variance
+    does in `Whitening`, so that it adds nothing to a cosine whatever the unit of the embeddings,
+    and `inverse_transform` gives its mean back.
     """
 
     name = "standardize"
     diagonal = True
 
     def _solve(self, moments: Moments) -> tuple[NDArray[np.float64], ...]:
-        std = np.sqrt(moments.covariance)
-        scale = np.where(std > moments.rounding, std, 1.0)
-        return moments.mean, 1.0 / scale, scale
+        scale = np.where(moments.ordinary(), np.sqrt(moments.variance), 0.0)
+        return moments.mean, np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0), scale
 
     def _is_density(self) -> bool:
         return True

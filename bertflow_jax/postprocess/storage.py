@@ -1,5 +1,10 @@
-"""Folders of fitted post-processors: one JSON and one safetensors file, no pickle."""
+"""Folders of fitted post-processors: one JSON and one safetensors file, no pickle.
 
+A folder holds one post-processor. Saving another kind there removes the files of the first, and
+only those; a folder that holds the descriptions of two is refused.
+"""
+
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -12,27 +17,91 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from bertflow_jax.digests import tree_digest
-from bertflow_jax.errors import CheckpointError, DataNotFoundError
+from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError
 from bertflow_jax.paths import user_path
-from bertflow_jax.workdir import prepare_output
+from bertflow_jax.workdir import prepare_output, write_text
 
 # What reading a damaged file can raise, the constructors of configs included.
 DAMAGE = (OSError, ArithmeticError, ValueError, LookupError, TypeError, SafetensorError)
+# What a folder holds -> its files, the description first.
+COMPOSE = "compose.json"
+_FILES = {
+    "compose": (COMPOSE,),
+    "flow": ("flow_config.json", "flow.safetensors"),
+    "post-processor": ("postprocess.json", "postprocess.safetensors"),
+}
+
+
+def described_in(path: Path) -> str | None:
+    """Return what a folder holds, a key of `_FILES` by its description; None if nothing.
+
+    Raises CheckpointError where it holds several.
+    """
+    found = [kind for kind, (name, *_) in _FILES.items() if os.path.isfile(path / name)]
+    if len(found) > 1:
+        names = " and ".join(_FILES[kind][0] for kind in found)
+        raise CheckpointError(
+            f"{path} holds several post-processors ({names}), and which one is meant is not known: "
+            "save it again, or delete the file of the others"
+        )
+    return found[0] if found else None
+
+
+def compose_steps(path: Path) -> int:
+    """Return the number of steps that compose.json in a folder names.
+
+    Raises one of `DAMAGE` where it is not there or names none.
+    """
+    count = json.loads((path / COMPOSE).read_text("utf-8"))["steps"]
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ValueError(f"steps is {count!r}, not a number >= 1")
+    return count
+
+
+def remove_saved(path: Path, keep: str = "", steps: int = 0) -> None:
+    """Remove saved post-processors from a folder, whatever else lies there.
+
+    Args:
+      path: of the folder.
+      keep: kind whose own files stay.
+      steps: of `compose`: folders of so many steps stay too.
+
+    Raises:
+      WorkdirError: a file cannot be deleted.
+    """
+    last = 0
+    with contextlib.suppress(*DAMAGE):  # then it is not known which folders are steps of it
+        last = compose_steps(path)
+    try:
+        for step in range(steps, last):
+            folder = path / str(step)
+            if folder.is_symlink():  # what it leads to may be used elsewhere
+                continue
+            remove_saved(folder)
+            with contextlib.suppress(OSError):  # it is gone, or holds something else
+                folder.rmdir()
+        for kind, names in _FILES.items():
+            for name in names if kind != keep else ():
+                (path / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise WorkdirError(
+            f"{error.filename} of another post-processor cannot be deleted ({error.strerror}); "
+            "choose another folder"
+        ) from error
 
 
 class Folder:
     """The two files of one kind of post-processor.
 
     Attributes:
-      kind: as messages call it, `flow`.
+      kind: key of `_FILES`, as messages call it.
       json_name: file of settings.
       arrays_name: file of arrays.
     """
 
-    def __init__(self, kind: str, json_name: str, arrays_name: str):
+    def __init__(self, kind: str):
         self.kind = kind
-        self.json_name = json_name
-        self.arrays_name = arrays_name
+        self.json_name, self.arrays_name = _FILES[kind]
 
     def save(
         self, folder: str | Path, described: Mapping[str, Any], arrays: Mapping[str, Any]
@@ -44,16 +113,34 @@ class Folder:
         """
         path = prepare_output(folder, "folder")
         flat = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        save_file(flat, path / self.arrays_name)
+        unfinished = path / f".{self.arrays_name}.unfinished"
+        try:
+            save_file(flat, unfinished)
+            os.replace(unfinished, path / self.arrays_name)
+        except (OSError, SafetensorError) as error:
+            unfinished.unlink(missing_ok=True)
+            raise WorkdirError(f"{path / self.arrays_name} cannot be written: {error}") from error
         content = {**described, "arrays_sha256": tree_digest(flat)}
-        (path / self.json_name).write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+        write_text(path / self.json_name, json.dumps(content, indent=2) + "\n")
+        remove_saved(path, keep=self.kind)
 
-    def find(self, folder: str | Path) -> Path:
-        """Return the folder, or raise DataNotFoundError naming the file that is not there."""
+    def find(self, folder: str | Path, wanted: str) -> Path:
+        """Return the folder; `wanted` is what messages call it.
+
+        Raises:
+          DataNotFoundError: it holds no post-processor, or a file of it is missing.
+          CheckpointError: it holds another kind, or several.
+        """
         path = user_path(folder, "folder")
+        found = described_in(path)
+        if found not in (None, self.kind):
+            raise CheckpointError(
+                f"{path} holds a {found}, not a {wanted}; "
+                "bertflow_jax.postprocess.load reads every kind"
+            )
         for name in (self.json_name, self.arrays_name):
             if not os.path.isfile(path / name):
-                raise DataNotFoundError(f"{path / name} not found: not a saved {self.kind}")
+                raise DataNotFoundError(f"{path / name} not found: not a saved {wanted}")
         return path
 
     def read(self, path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

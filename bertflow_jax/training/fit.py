@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertflow_jax.config import Config, TrainConfig
-from bertflow_jax.errors import ConfigError, InputError, TrainingError
-from bertflow_jax.flow.actnorm import CONSTANT_SHARE
+from bertflow_jax.constant_dimensions import ordinary_dimensions
+from bertflow_jax.embedding_checks import check_embeddings
+from bertflow_jax.errors import ConfigError, TrainingError
 from bertflow_jax.flow.glow import fit_variables, init_variables
 from bertflow_jax.training.optimizer import make_optimizer
 from bertflow_jax.training.order import ExampleOrder
@@ -18,7 +19,6 @@ _log = logging.getLogger(__name__)
 _INIT_SHARE = 0.1  # of a dimension's deviation that the rows of the initialisation must show
 _SMALL = 1e-4  # below this deviation the 1e-6 of ActNorm and the optimiser's step are not small
 _FAR = 100.0  # deviations from 0; the fixed decay of a shift of 1,000 undoes its fit
-_ROUNDING = 1e-6  # float32 rounding of a constant c leaves a deviation of up to about 1e-7 |c|
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,37 +43,15 @@ class FitData:
         return self.embeddings.shape[1]
 
 
-def check_embeddings(embeddings: np.ndarray, features: int | None = None) -> np.ndarray:
-    """Return float32[N, D], or raise InputError for another shape, kind or a non-finite row."""
-    try:
-        array = np.asarray(embeddings)
-    except ValueError as error:
-        raise InputError(f"embeddings are not an array of shape [N, D]: {error}") from error
-    if array.ndim != 2 or array.dtype.kind not in "fiu":
-        raise InputError(
-            f"embeddings must be a numeric array of shape [N, D], not {array.dtype}"
-            f"{list(array.shape)}"
-        )
-    if features is not None and array.shape[1] != features:
-        raise InputError(
-            f"embeddings have {array.shape[1]} dimensions, those of the fit had {features}"
-        )
-    array = array.astype(np.float32)
-    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
-    if bad.size:
-        raise InputError(f"embedding row {bad[0]} is not finite ({bad.size} such row(s))")
-    return array
-
-
 def spread_constant_dimensions(
     embeddings: np.ndarray, seed: int
 ) -> tuple[np.ndarray, tuple[int, ...]]:
     """Give dimensions that do not vary the spread of an ordinary one.
 
     A constant dimension has no density: its likelihood grows without bound as the flow scales it
-    up, and so does its gain on unseen rows. Where the deviation is rounding alone, or below
-    `CONSTANT_SHARE` of the median one, N(0, median^2) is added once; the fit then sees an ordinary
-    independent dimension and keeps an ordinary gain there. Only the fit sees the noise.
+    up, and so does its gain on unseen rows. Where `ordinary_dimensions` says constant,
+    N(0, median^2) is added once; the fit then sees an ordinary independent dimension and keeps an
+    ordinary gain there. Only the fit sees the noise.
 
     Args:
       embeddings: float32[N, D].
@@ -85,22 +63,19 @@ def spread_constant_dimensions(
     Raises:
       TrainingError: no dimension varies.
     """
-    std = np.std(embeddings, axis=0, dtype=np.float64)
-    mean = np.mean(embeddings, axis=0, dtype=np.float64)
-    rounding = _ROUNDING * np.abs(mean)
-    varying = std > rounding
-    if not varying.any():
+    std = np.asarray(np.std(embeddings, axis=0, dtype=np.float64))
+    mean = np.asarray(np.mean(embeddings, axis=0, dtype=np.float64))
+    ordinary, typical = ordinary_dimensions(mean, std)
+    if not ordinary.any():
         raise TrainingError(
             f"all {len(embeddings)} embeddings are equal: a flow needs rows that differ"
         )
-    typical = float(np.median(std[varying]))
     if typical < _SMALL:
         _log.warning(
             "the embeddings vary by only %.1e: the fit is made for values of ordinary size; "
             "multiply them by a constant first",
             typical,
         )
-    ordinary = std > np.maximum(rounding, CONSTANT_SHARE * typical)
     offset = float(np.max(np.abs(np.asarray(mean))[ordinary] / std[ordinary]))
     if offset > _FAR:
         _log.warning(

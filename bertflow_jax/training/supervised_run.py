@@ -95,6 +95,7 @@ def train_encoder(
     loss = supervised_part(config)
     pairs = load_training_pairs(config.supervision, loss)
     dev_pairs, metric = load_dev_pairs(config.supervision, loss)
+    _warn_without_dev(config, dev_pairs)
     use_compilation_cache()
     encoder = load_encoder(config)
     pairs, labelled = _labelled(config, pairs)
@@ -160,6 +161,20 @@ def train_encoder(
             lambda: _finish(folder, store, encoder.encoder, state, result.best)
         )
         return SupervisedResult(int(state.step), saved, result.best, folder / ENCODER_FOLDER)
+
+
+def _warn_without_dev(config: Config, dev_pairs: LabelledPairs | None) -> None:
+    rhythm = {
+        "supervision.patience": config.supervision.patience,
+        "train.eval_every": config.train.eval_every,
+    }
+    useless = [f"{name}={value}" for name, value in rhythm.items() if value]
+    if dev_pairs is None and useless:
+        _log.warning(
+            "there is no dev set, so that %s does nothing and the last step counts as the best: "
+            "set supervision.dev_path, or give the file a column `split`",
+            " and ".join(useless),
+        )
 
 
 def _labelled(config: Config, pairs: LabelledPairs) -> tuple[LabelledPairs, np.ndarray]:

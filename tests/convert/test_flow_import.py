@@ -192,7 +192,22 @@ def test_values_that_are_not_finite(names, value):
     tensors = random_tensors(names, SMALL, 4)
     name = next(name for name in tensors if "scale" in name)
     tensors[name][..., :1] = value
-    with pytest.raises(WeightsError, match=f"{re.escape(name)} holds values that are not finite"):
+    # Path and name were there twice.
+    text = f"^the.file: {re.escape(name)} holds values that are not finite$"
+    with pytest.raises(WeightsError, match=text):
+        load(names, tensors)
+
+
+@SOURCES
+@pytest.mark.parametrize("value", [1e3, -1e3])
+def test_scales_that_are_infinite_or_0(names, value):
+    """exp(3 * 1e3) is infinite although 1e3 is finite; the flow was imported and gave NaN."""
+    tensors = random_tensors(names, SMALL, 4)
+    name = next(name for name in tensors if name.endswith(("actnorm.logscale", "scale/logs")))
+    tensors[name][..., :1] = value
+    with pytest.raises(
+        WeightsError, match=f"no finite values .*number is 1000, in {re.escape(name)}"
+    ):
         load(names, tensors)
 
 

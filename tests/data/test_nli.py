@@ -6,10 +6,12 @@ import json
 import numpy as np
 import pytest
 
+from bertflow_jax.config import Config, TrainConfig
 from bertflow_jax.data.nli import LABELS
 from bertflow_jax.data.supervision import load_dev_pairs, load_training_pairs
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 from bertflow_jax.supervision_config import SupervisionConfig
+from bertflow_jax.training.supervised_run import _warn_without_dev
 
 E, N, C = (LABELS.index(name) for name in ("entailment", "neutral", "contradiction"))
 ROWS = [
@@ -243,3 +245,101 @@ def test_real_sick(shared):
         "contradiction": 665,
     }
     assert len(load_dev_pairs(config, "siamese")[0]) == 500
+
+
+SPLIT_FILES = {
+    "quoted.csv": '"split","sentence1","sentence2","label"\n'
+    '"train","a","b","neutral"\n"dev","c","d","neutral"\n',
+    "blank.jsonl": "\n  \n" + '{"split": "train", "sentence1": "a", "sentence2": "b", "label": "neutral"}\n'
+    '{"split": "dev", "sentence1": "c", "sentence2": "d", "label": "neutral"}\n',
+    "plain.tsv": "split\tsentence1\tsentence2\tlabel\ntrain\ta\tb\tneutral\ndev\tc\td\tneutral\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPLIT_FILES)
+@pytest.mark.parametrize("own", [False, True])
+def test_dev_pairs_are_no_training_pairs(tmp_path, name, own):
+    """A quoted header or a blank first line hid the column `split`: dev was the whole file."""
+    path = tmp_path / name
+    path.write_text(SPLIT_FILES[name])
+    config = SupervisionConfig(path=str(path), dev_path=str(path) if own else "")
+    assert load_training_pairs(config, "siamese").sentences1 == ["a"]
+    assert load_dev_pairs(config, "siamese")[0].sentences1 == ["c"]
+
+
+def test_dev_of_two_files_of_which_one_has_splits(tmp_path):
+    """One dev file without the column made every row of the other one dev, training rows too."""
+    (tmp_path / "a.tsv").write_text(SPLIT_FILES["plain.tsv"])
+    (tmp_path / "b.tsv").write_text("sentence1\tsentence2\tlabel\ne\tf\tneutral\n")
+    both = f"{tmp_path / 'a.tsv'},{tmp_path / 'b.tsv'}"
+    config = SupervisionConfig(path=str(tmp_path / "a.tsv"), dev_path=both)
+    assert load_dev_pairs(config, "siamese")[0].sentences1 == ["c", "e"]
+
+
+def test_a_sentence_split_is_no_column(tmp_path):
+    """Columns by number: there is no header in which `split` could stand."""
+    path = tmp_path / "a.tsv"
+    path.write_text("split\tb\tneutral\nc\td\tneutral\n")
+    config = SupervisionConfig(path=str(path), columns="0,1", label_column="2")
+    assert load_training_pairs(config, "siamese").sentences1 == ["split", "c"]
+    assert load_dev_pairs(config, "siamese") == (None, "none")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        (
+            "a.jsonl",
+            SPLIT_FILES["blank.jsonl"] + '{"sentence1": "e", "sentence2": "f", "label": "neutral"}',
+            r"a\.jsonl, line 5: no key 'split'",
+        ),
+        (
+            "b.jsonl",
+            '{"sentence1": "e", "sentence2": "f", "label": "neutral"}' + SPLIT_FILES["blank.jsonl"],
+            r"b\.jsonl, line 3: a key 'split', unlike the first line",
+        ),
+        (
+            "c.jsonl",
+            '{"sentence1": "e", "sentence2": "f", "label": "neutral", "split": null}',
+            r"c\.jsonl, line 1: its 'split' is null",
+        ),
+        (
+            "d.tsv",
+            SPLIT_FILES["plain.tsv"] + "\te\tf\tneutral\n",
+            r"d\.tsv, line 4: its 'split' is",
+        ),
+        (
+            "e.tsv",
+            "sentence1\tsentence2\tlabel\tsplit\na\tb\tneutral\n",
+            r"e\.tsv, line 2: its 'split' is",
+        ),
+    ],
+)
+def test_a_row_without_a_split_is_named(tmp_path, name, text, words):
+    """Such a row was trained on and was dev too."""
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=words):
+        load_training_pairs(SupervisionConfig(path=str(tmp_path / name)), "siamese")
+
+
+def test_the_assumed_score_range_is_said(tmp_path, caplog):
+    """Scores from 0 to 1 were taken for fifths without a word."""
+    path = tmp_path / "s.tsv"
+    path.write_text("sentence1\tsentence2\tscore\nx\ty\t0.9\n")
+    load_training_pairs(SupervisionConfig(path=str(path)), "regression")
+    assert "s.tsv: its scores are taken to go from 0 to 5" in caplog.text
+    assert "supervision.score_range" in caplog.text
+    caplog.clear()
+    load_training_pairs(SupervisionConfig(path=str(path), score_range="0,1"), "regression")
+    assert not caplog.text
+
+
+def test_patience_without_a_dev_set_is_said(caplog):
+    """patience=3 on a file without splits trained to the end without a word."""
+    config = Config(supervision=SupervisionConfig(patience=3), train=TrainConfig(eval_every=20))
+    _warn_without_dev(config, None)
+    assert "supervision.patience=3 and train.eval_every=20 does nothing" in caplog.text
+    assert "supervision.dev_path" in caplog.text
+    caplog.clear()
+    _warn_without_dev(Config(), None)
+    assert not caplog.text

@@ -5,6 +5,7 @@ import json
 import pickle
 import subprocess
 import sys
+import zipfile
 
 import jax
 import ml_dtypes
@@ -252,3 +253,73 @@ def test_a_tensor_type_numpy_lacks(tmp_path):
     path.write_bytes(len(header).to_bytes(8, "little") + header + b"\0")
     with pytest.raises(WeightsError, match=r"model\.safetensors"):
         read_weights(path)
+
+
+@pytest.mark.parametrize("member", ["data.pkl", "data/0", "version"])
+def test_a_flipped_byte_in_a_bin_is_found(tmp_path, member):
+    """torch.load checks no checksum: weights with a flipped bit were read as good ones."""
+    torch = pytest.importorskip("torch", reason="a .bin file needs torch")
+    path = tmp_path / "glow.bin"
+    torch.save({"x": torch.arange(6.0)}, path)
+    with zipfile.ZipFile(path) as archive:
+        (found,) = (i for i in archive.infolist() if i.filename.endswith(f"/{member}"))
+    data = bytearray(path.read_bytes())
+    local = found.header_offset
+    start = (
+        local
+        + 30
+        + sum(int.from_bytes(data[local + i : local + i + 2], "little") for i in (26, 28))
+    )
+    data[start + found.file_size - 1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(WeightsError, match=rf"glow\.bin is damaged.*member .*{member} is wrong"):
+        read_weights(path)
+
+
+def test_a_bin_without_checksums_is_read(tmp_path):
+    """PyTorch may be told to write none; that file is not damaged."""
+    torch = pytest.importorskip("torch", reason="a .bin file needs torch")
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save({"x": torch.arange(6.0)}, tmp_path / "a.bin")
+    finally:
+        torch.serialization.set_crc32_options(True)
+    np.testing.assert_array_equal(read_weights(tmp_path / "a.bin")["x"], np.arange(6.0))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # quantised tensors are deprecated
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda torch: {"x": torch.eye(3).to_sparse()}, "x is sparse"),
+        (lambda torch: {"x": torch.eye(3).to_sparse_csr()}, "x is sparse"),
+        (
+            lambda torch: {"x": torch.quantize_per_tensor(torch.ones(2), 1, 0, torch.qint8)},
+            "x is quan",
+        ),
+        (lambda torch: {"x": torch.empty(3, device="meta")}, "x is without values"),
+        (lambda torch: {"x": torch.ones(2).to(torch.float8_e4m3fn)}, "x has dtype torch.float8"),
+        (lambda torch: {"x": torch.ones(2), 3: torch.ones(2)}, "names is 3, not a string"),
+    ],
+    ids=["sparse", "csr", "quantised", "meta", "float8", "integer key"],
+)
+def test_tensors_without_plain_values_are_named(tmp_path, make, words):
+    """TypeError of numpy, or of a sort of names later on."""
+    torch = pytest.importorskip("torch", reason="a .bin file needs torch")
+    torch.save(make(torch), tmp_path / "a.bin")
+    with pytest.raises(WeightsError, match=rf"a\.bin.*{words}"):
+        read_weights(tmp_path / "a.bin")
+
+
+def test_another_file_as_bin_is_no_pytorch_file(tmp_path):
+    """A text was called damaged, KeyError: 101; another archive truncated."""
+    pytest.importorskip("torch", reason="a .bin file needs torch")
+    (tmp_path / "glow.bin").write_text("hello, this is a text\n" * 5)
+    with pytest.raises(
+        WeightsError, match=r"glow\.bin is not a PyTorch file: it begins with b'hello"
+    ):
+        read_weights(tmp_path / "glow.bin")
+    with zipfile.ZipFile(tmp_path / "glow.bin", "w") as archive:
+        archive.writestr("readme.txt", "r")
+    with pytest.raises(WeightsError, match="not a PyTorch file: it is a zip archive without data"):
+        read_weights(tmp_path / "glow.bin")

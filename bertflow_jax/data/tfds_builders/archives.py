@@ -5,10 +5,12 @@ TensorFlow is not installed; its downloads do not need it.
 """
 
 import logging
+import lzma
 import shutil
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,17 @@ from bertflow_jax.errors import DataError
 
 _LOG = logging.getLogger(__name__)
 _PATIENCE = 30.0  # seconds until a silent host counts as not there
+# RuntimeError: an encrypted member; NotImplementedError, one of its kinds: an unknown compression.
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    ValueError,
+    RuntimeError,
+)
 _NO_HEAD = (403, 405, 501)  # answers of hosts that only know GET
 
 
@@ -67,7 +80,8 @@ def fetch(dl_manager: Any, task: str, urls: Sequence[str], folder: str) -> Path:
 
     Raises:
       DataError: naming the address: not reached, refused, another checksum than the registered
-        one, or no whole archive (then it is deleted, so that the next run fetches it anew).
+        one, or an archive that cannot be unpacked (then it is deleted, so that the next run
+        fetches it anew).
     """
     downloads = Path(dl_manager.download_dir)
     for url in urls:
@@ -82,7 +96,11 @@ def fetch(dl_manager: Any, task: str, urls: Sequence[str], folder: str) -> Path:
             _unpack(url, path, temporary)
         data = Path(temporary) / folder
         if not data.is_dir():
-            raise _failed(", ".join(urls), f"the archive holds no folder {folder}")
+            raise _failed(
+                ", ".join(urls),
+                f"the archive holds no folder {folder} (to download it anew, delete "
+                f"{downloads / task})",
+            )
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(data, target)
     return target.parent
@@ -126,11 +144,11 @@ def _unpack(url: str, path: Path, target: str) -> None:
         else:
             with tarfile.open(path) as archive:
                 archive.extractall(target, filter="data")
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
+    except _UNREADABLE as error:
         # The note beside it too: TFDS refuses another content for a noted address.
         path.unlink(missing_ok=True)
         path.with_name(f"{path.name}.INFO").unlink(missing_ok=True)
-        raise _failed(url, f"what came is no whole archive ({error}); it is deleted") from error
+        raise _failed(url, f"what came cannot be unpacked ({error}); it is deleted") from error
 
 
 def _failed(url: str, what: str) -> DataError:

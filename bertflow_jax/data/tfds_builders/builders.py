@@ -21,7 +21,7 @@ from bertflow_jax.data.sts_files import Row
 from bertflow_jax.data.tfds_builders.archives import fetch, mirrored, read_checksums
 from bertflow_jax.data.tfds_builders.reader import SPLITS
 from bertflow_jax.data.tfds_builders.releases import RELEASES
-from bertflow_jax.errors import DataError
+from bertflow_jax.errors import DataError, DataNotFoundError
 
 ENTAILMENT = ("NEUTRAL", "ENTAILMENT", "CONTRADICTION")
 _LAYOUT = """
@@ -107,9 +107,11 @@ class ScoredPairsBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True
             unpacked = fetch(dl_manager, self.name, urls, release.folder)
             try:
                 rows = self._rows(unpacked)
-            except DataError as error:
+            except (DataError, DataNotFoundError) as error:
                 kept = Path(dl_manager.download_dir) / self.name
-                raise DataError(f"{error} (to download it anew, delete {kept})") from error
+                raise DataError(
+                    f"{error} (unpacked from {', '.join(urls)}; to download it anew, delete {kept})"
+                ) from error
         return {SPLITS[split]: self._generate_examples(rows[split]) for split in rows}
 
     def _rows(self, folder: Path) -> dict[str, list[Row]]:

@@ -1,0 +1,69 @@
+"""Checks of embeddings that come in, and of what was computed from them."""
+
+import numpy as np
+
+from bertflow_jax.errors import InputError
+
+
+def check_embeddings(
+    embeddings: np.ndarray, features: int | None = None, *, exact: bool = False
+) -> np.ndarray:
+    """Return embeddings as float32[N, D], D >= 1.
+
+    Args:
+      embeddings: an array, or nested lists.
+      features: D, where it is known.
+      exact: return float64[N, D] where float32 cannot hold the numbers as given.
+
+    Raises:
+      InputError: another shape or kind, no dimension, a masked array, a row that is not finite.
+    """
+    if np.ma.isMaskedArray(embeddings):
+        raise InputError(
+            "embeddings are a masked array, whose mask would be ignored; drop the masked rows "
+            "(embeddings[~mask.any(axis=1)].data) or fill them (embeddings.filled(...))"
+        )
+    try:
+        array = np.asarray(embeddings)
+    except ValueError as error:
+        raise InputError(f"embeddings are not an array of shape [N, D]: {error}") from error
+    if array.ndim != 2 or array.dtype.kind not in "fiu":
+        raise InputError(
+            f"embeddings must be a numeric array of shape [N, D], not {array.dtype}"
+            f"{list(array.shape)}"
+        )
+    if features is not None and array.shape[1] != features:
+        raise InputError(
+            f"embeddings have {array.shape[1]} dimensions, those of the fit had {features}"
+        )
+    if array.shape[1] == 0:
+        raise InputError(
+            "embeddings have no dimension: an array of shape [N, D], D >= 1, is needed"
+        )
+    wide = exact and not np.can_cast(array.dtype, np.float32)
+    with np.errstate(over="ignore"):  # what float32 cannot hold is named below
+        array = array.astype(np.float64 if wide else np.float32)
+    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+    if bad.size:
+        raise InputError(
+            f"embedding row {bad[0]} is not finite as {array.dtype} ({bad.size} such row(s))"
+        )
+    return array
+
+
+def check_results(results: np.ndarray, what: str, first: int = 0) -> np.ndarray:
+    """Return float32[N, ...] computed from rows, or raise InputError naming one that overflowed.
+
+    Args:
+      results: one entry a row.
+      what: made them, for the message, as `whitening`.
+      first: number of the first row.
+    """
+    entries = tuple(range(1, results.ndim))
+    bad = np.flatnonzero(~np.isfinite(results).all(axis=entries))
+    if bad.size:
+        raise InputError(
+            f"row {first + bad[0]}: what {what} makes of it is beyond float32; its values lie too "
+            "far from those of the fit"
+        )
+    return results
