@@ -10,12 +10,12 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tqdm import tqdm
 
 from bertflow_jax import distributed, parallel
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
 from bertflow_jax.errors import TrainingError
 from bertflow_jax.interrupt import Interrupt
+from bertflow_jax.progress import progress_bar
 from bertflow_jax.scores import HELD_OUT, Score, is_better
 from bertflow_jax.training.fit import FitData, example_order, flow_mode, planned_steps
 from bertflow_jax.training.held_out import held_out_bits, is_evaluated, tell_end
@@ -106,7 +106,7 @@ def run_fit(
         _log.warning(
             "%d steps are few for a flow: raise train.epochs, or lower train.batch_size", last
         )
-    bar = tqdm(total=last, initial=done, unit="step", disable=not progress)
+    bar = progress_bar(total=last, initial=done, unit="step", disable=not progress)
     profiler = profiler or Profiler("", "")
     profiler.at(done)
     with bar, Interrupt(preemptible=save is not None) as interrupt:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
-from tqdm import tqdm
 
 from bertflow_jax.config import Config
 from bertflow_jax.errors import TrainingError
 from bertflow_jax.interrupt import Interrupt
+from bertflow_jax.progress import progress_bar
 from bertflow_jax.scores import is_better
 from bertflow_jax.training.fit import planned_steps
 from bertflow_jax.training.loop import MetricsSink
@@ -96,7 +96,7 @@ def run_supervised(
             sink.write(0, _dev_values(best.metric, best.start))
     if done >= last:
         _log.warning("nothing to do: step %d is reached, %d are asked for", done, last)
-    bar = tqdm(total=last, initial=done, unit="step", disable=not progress)
+    bar = progress_bar(total=last, initial=done, unit="step", disable=not progress)
     value: float | None = None
     profiler = profiler or Profiler("", "")
     profiler.at(done)
