@@ -30,7 +30,12 @@ from bertflow_jax.evaluation.run import run_evaluation
 from bertflow_jax.evaluation.similarities import SIMILARITIES
 
 flags.DEFINE_string("workdir", None, "Folder of a train.py run: scores raw and flow.")
-flags.DEFINE_integer("step", None, "Checkpoint of the workdir; default: the newest good one.")
+flags.DEFINE_string(
+    "step",
+    None,
+    "Checkpoint of the workdir: a step, or best (held-out loss or dev metric); default: the "
+    "newest good one.",
+)
 flags.DEFINE_string("encoder", None, "Folder, Hub id or mini_bert: scores it without a flow.")
 flags.DEFINE_string(
     "flow", None, "With --encoder: folder of a saved or imported flow, or of a saved Whitening, ..."

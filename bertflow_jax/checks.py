@@ -105,3 +105,16 @@ def parse_profile_steps(text: str, field: str) -> tuple[int, int] | None:
             f"{start}:{start + 5} does"
         )
     return start, stop
+
+
+def parse_step(text: str | int | None) -> int | str | None:
+    """Return the step that --step names, `best`, or None for the newest.
+
+    Raises:
+      ConfigError: anything else.
+    """
+    if text is None or text == "best" or isinstance(text, int):
+        return text
+    if not re.fullmatch(r"\d{1,10}", text.strip(), re.ASCII):
+        raise ConfigError(f"--step={text}: must be the number of a step, or best")
+    return int(text)

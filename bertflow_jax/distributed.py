@@ -50,7 +50,12 @@ def initialize(
             jax.distributed.initialize(shutdown_timeout_seconds=_PATIENCE)
         else:
             jax.distributed.initialize(
-                coordinator, num_processes, process_id, shutdown_timeout_seconds=_PATIENCE
+                coordinator,
+                num_processes,
+                process_id,
+                # Else SLURM's variables would leave each process one device of its machine.
+                cluster_detection_method="deactivate",
+                shutdown_timeout_seconds=_PATIENCE,
             )
     except (ValueError, RuntimeError) as error:
         raise ConfigError(

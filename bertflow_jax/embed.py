@@ -106,13 +106,13 @@ class SentenceEncoder:
 
     @classmethod
     def from_checkpoint(
-        cls, workdir: str | os.PathLike[str], step: int | None = None
+        cls, workdir: str | os.PathLike[str], step: int | str | None = None
     ) -> "SentenceEncoder":
         """Load the encoder and the fitted flow of a `train.py` run: `encode` gives latents.
 
         Args:
           workdir: of the run.
-          step: of the checkpoint; None takes the newest good one.
+          step: of the checkpoint; `best` takes that with the best score, None the newest good one.
 
         Raises a `BertFlowError`: DataNotFoundError or CheckpointError.
         """

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from bertflow_jax.checks import ENCODER_SETTINGS, check_encoder_settings
+from bertflow_jax.checks import ENCODER_SETTINGS, check_encoder_settings, parse_step
 from bertflow_jax.data.rows import FORMATS, open_rows
 from bertflow_jax.data.tokens import OVERFLOW
 from bertflow_jax.embed_job import EmbedJob, run_job
@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string("workdir", None, "Folder of a train.py run: its encoder and its flow.")
-flags.DEFINE_integer("step", None, "Checkpoint of the workdir; default: the newest good one.")
+flags.DEFINE_string(
+    "step",
+    None,
+    "Checkpoint of the workdir: a step, or best (held-out loss or dev metric); default: the "
+    "newest good one.",
+)
 flags.DEFINE_string("encoder", None, "Folder, Hub id or mini_bert: an encoder without a flow.")
 flags.DEFINE_string(
     "flow", None, "With --encoder: folder of a saved or imported flow, or of a saved Whitening, ..."
@@ -118,7 +123,7 @@ def _load_encoder() -> "SentenceEncoder":
             FLAGS.encoder, FLAGS.pooling, FLAGS.max_length, FLAGS.dtype or "float32"
         )
         return encoder if processor is None else encoder.with_postprocess(processor)
-    return SentenceEncoder.from_checkpoint(FLAGS.workdir, FLAGS.step)
+    return SentenceEncoder.from_checkpoint(FLAGS.workdir, parse_step(FLAGS.step))
 
 
 def _shard() -> tuple[int, int]:

@@ -12,6 +12,7 @@ give the same numbers:
 One device is the same path.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,7 @@ from bertflow_jax import batch_axis
 from bertflow_jax.compilation import encoder_options, flow_options
 from bertflow_jax.errors import ConfigError
 
+_log = logging.getLogger(__name__)
 DATA_AXIS = "data"
 
 _SPLIT_FROM = 1 << 14  # elements: a smaller array is not worth its messages
@@ -56,6 +58,13 @@ def data_mesh(batch_size: int, accumulate: int = 1) -> Mesh:
         taken[device.process_index] = taken.get(device.process_index, 0) + 1
         if taken[device.process_index] <= count:
             devices.append(device)
+    if len(jax.devices()) > 1:
+        _log.info(
+            "a batch of %d is split over %d of %d devices",
+            batch_size,
+            len(devices),
+            len(jax.devices()),
+        )
     return Mesh(np.asarray(devices), (DATA_AXIS,))
 
 

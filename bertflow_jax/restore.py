@@ -10,7 +10,7 @@ import jax
 from bertflow_jax.checkpoint import CheckpointStore, Records
 from bertflow_jax.config import Config
 from bertflow_jax.embed import SentenceEncoder
-from bertflow_jax.errors import CheckpointError, DataNotFoundError
+from bertflow_jax.errors import CheckpointError, DataNotFoundError, InputError
 from bertflow_jax.flow.glow import init_variables
 from bertflow_jax.paths import file_kind, user_path
 from bertflow_jax.postprocess.flow import Flow
@@ -40,8 +40,10 @@ class Run:
     metrics_path: Path | None
 
 
-def load_run(workdir: str | os.PathLike[str], step: int | None = None) -> Run:
+def load_run(workdir: str | os.PathLike[str], step: int | str | None = None) -> Run:
     """Restore the newest good checkpoint of a workdir, or the step asked for; parameters only.
+
+    `best` asks for the step with the best score (`checkpoint.keep_best`).
 
     Of a run with the objective `joint` that is the checkpoint with the best dev metric, and the
     encoder has the parameters that were trained.
@@ -55,7 +57,7 @@ def load_run(workdir: str | os.PathLike[str], step: int | None = None) -> Run:
     if file_kind(folder) != "folder":
         raise DataNotFoundError(f"--workdir {folder} not found: name the folder train.py wrote")
     store = CheckpointStore(folder)
-    config, step = _objective(store, folder, step)
+    config, wanted = _objective(store, folder, step)
     encoder = load_encoder(config)
     joint = config.objective == "joint"
 
@@ -64,7 +66,7 @@ def load_run(workdir: str | os.PathLike[str], step: int | None = None) -> Run:
         flow = jax.eval_shape(lambda: init_variables(config.flow, features, 0))
         return {"flow": flow, **({ENCODER_ITEM: trained_shapes(encoder.encoder)} if joint else {})}
 
-    arrays, records = store.newest_good(lambda found: store.restore(found, abstract), step)
+    arrays, records = store.newest_good(lambda found: store.restore(found, abstract), wanted)
     identity = encoder.identity()
     found = records.state["step"]
     check_same("encoder", records.encoder, identity, store.folder / str(found))
@@ -77,8 +79,13 @@ def load_run(workdir: str | os.PathLike[str], step: int | None = None) -> Run:
     return Run(encoder, identity, flow, found, records, metrics if metrics.is_file() else None)
 
 
-def _objective(store: CheckpointStore, folder: Path, step: int | None) -> tuple[Config, int | None]:
+def _objective(
+    store: CheckpointStore, folder: Path, asked: int | str | None
+) -> tuple[Config, int | None]:
     """Return the config of a run and the step to restore; None is the newest good one."""
+    step = _best_step(store) if asked == "best" else asked
+    if isinstance(step, str):
+        raise InputError(f"step={step!r}: must be the number of a step, or 'best'")
     records = store.newest_good(store.records, step)
     config = Config.from_dict(records.config)
     if config.objective not in ("flow", "joint"):
@@ -91,3 +98,13 @@ def _objective(store: CheckpointStore, folder: Path, step: int | None) -> tuple[
     if step is None and best.get("step") in store.steps():
         step = best["step"]
     return config, step
+
+
+def _best_step(store: CheckpointStore) -> int:
+    found = store.best()
+    if found is None:
+        raise DataNotFoundError(
+            f"no checkpoint in {store.folder} has a score: fit with data.held_out (a flow) or "
+            "a dev set, or name a step"
+        )
+    return found[0]

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from bertflow_jax.checks import ENCODER_SETTINGS, check_encoder_settings
+from bertflow_jax.checks import ENCODER_SETTINGS, check_encoder_settings, parse_step
 from bertflow_jax.config import Config
 from bertflow_jax.data.glue import BINARY_TASKS, holds_glue_stsb, load_glue_task
 from bertflow_jax.data.glue_files import glue_folder
@@ -62,7 +62,7 @@ class EvalOptions:
     """
 
     workdir: str | None = None
-    step: int | None = None
+    step: int | str | None = None
     encoder: str | None = None
     flow: str | None = None
     pooling: str | None = None
@@ -106,6 +106,7 @@ def check_options(options: EvalOptions) -> None:
             "give either --workdir=DIR (a run of train.py) or --encoder=PATH_OR_HUB_ID (an encoder "
             "without a flow)"
         )
+    parse_step(options.step)
     if options.encoder is not None:
         if not options.encoder.strip():
             raise ConfigError("--encoder is blank; name a folder, a Hub id or mini_bert")

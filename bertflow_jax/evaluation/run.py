@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bertflow_jax.checks import parse_step
 from bertflow_jax.config import Config, DataConfig
 from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.data.sts import StsTask
@@ -126,7 +127,7 @@ def _workdir_source(options: EvalOptions) -> _Source:
     from bertflow_jax.restore import load_run
 
     assert options.workdir is not None
-    run = load_run(options.workdir, options.step)
+    run = load_run(options.workdir, parse_step(options.step))
     config = Config.from_dict(run.records.config)
     print(f"checkpoint: {step_line(run.step, config, run.records.manifest['examples'])}")
     model = {

@@ -87,6 +87,8 @@ def train(
             f"objective={config.objective!r} trains the encoder: call "
             "bertflow_jax.training.supervised_run.train_encoder"
         )
+    if config.parallel == "fsdp":
+        _log.warning("parallel=fsdp: a flow is small and is not split; as jit")
     folder = shared_workdir(workdir, resume=resume, overwrite=overwrite)
     if overwrite:
         check_inputs_outside(

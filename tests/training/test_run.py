@@ -24,6 +24,7 @@ from bertflow_jax.errors import (
     ConfigError,
     DataError,
     DataNotFoundError,
+    InputError,
     WorkdirError,
 )
 from bertflow_jax.restore import load_run
@@ -131,6 +132,9 @@ def test_the_flow_with_the_lowest_held_out_loss_stays(folder):
     assert best < 20
     assert store.steps() == [best, 20]
     assert store.best() == (best, Score(HELD_OUT, losses[best]))
+    assert load_run(store.folder.parent, "best").step == best
+    with pytest.raises(InputError, match="must be the number of a step, or 'best'"):
+        load_run(store.folder.parent, "newest")
     assert load_run(folder / "best").step == 20
     assert load_run(folder / "best", step=best).step == best
 
