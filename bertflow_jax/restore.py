@@ -67,7 +67,7 @@ def load_run(workdir: str | os.PathLike[str], step: int | None = None) -> Run:
     arrays, records = store.newest_good(lambda found: store.restore(found, abstract), step)
     identity = encoder.identity()
     found = records.state["step"]
-    check_same("encoder", records.encoder, identity, store.folder / str(found))
+    check_same("encoder", records.encoder, identity, f"{store.place}/{found}")
     if joint:
         encoder = SentenceEncoder(with_trained(encoder.encoder, arrays[ENCODER_ITEM]))
         identity = encoder.identity()

@@ -231,14 +231,14 @@ def check_resume(
     ]
     if differences:
         raise ConfigError(
-            f"--resume: the config differs from checkpoint {step} of {store.folder}: "
+            f"--resume: the config differs from checkpoint {step} of {store.place}: "
             + "; ".join(differences)
         )
-    check_same("encoder", records.encoder, identity, store.folder / str(step))
-    check_same("text", records.manifest, manifest, store.folder / str(step))
+    check_same("encoder", records.encoder, identity, f"{store.place}/{step}")
+    check_same("text", records.manifest, manifest, f"{store.place}/{step}")
 
 
-def check_same(what: str, stored: dict[str, Any], found: dict[str, Any], where: Path) -> None:
+def check_same(what: str, stored: dict[str, Any], found: dict[str, Any], where: str) -> None:
     """Raise CheckpointError that lists how an identity differs from the stored one."""
     # Where files lie is no part of what they are.
     differences = [d for d in _differences(stored, found) if d[0] not in ("path", "source")]
