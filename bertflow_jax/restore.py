@@ -14,6 +14,7 @@ from bertflow_jax.errors import CheckpointError, DataNotFoundError
 from bertflow_jax.flow.glow import init_variables
 from bertflow_jax.paths import file_kind, user_path
 from bertflow_jax.postprocess.flow import Flow
+from bertflow_jax.remote.address import remote_address
 from bertflow_jax.training.metrics import METRICS_FILE
 from bertflow_jax.training.run import check_same, load_encoder
 from bertflow_jax.training.supervised_state import ENCODER_ITEM, trained_shapes, with_trained
@@ -40,22 +41,42 @@ class Run:
     metrics_path: Path | None
 
 
-def load_run(workdir: str | os.PathLike[str], step: int | None = None) -> Run:
+def load_run(
+    workdir: str | os.PathLike[str], step: int | None = None, scratch: Path | None = None
+) -> Run:
     """Restore the newest good checkpoint of a workdir, or the step asked for; parameters only.
 
     Of a run with the objective `joint` that is the checkpoint with the best dev metric, and the
     encoder has the parameters that were trained.
 
+    Args:
+      workdir: of the run; may be gs://BUCKET/FOLDER.
+      step: asked for.
+      scratch: folder for the metrics of a workdir in a bucket; without it they are not fetched.
+
     Raises:
       DataNotFoundError: no such workdir, no checkpoint in it, or not that step.
       CheckpointError: the step asked for (or every step) is damaged, or the encoder's files are no
         longer those the flow was fitted on; the run trained an encoder without a flow.
+      WorkdirError: a bucket that cannot be read.
     """
+    address = remote_address(workdir, "--workdir")
+    if address is not None:
+        from bertflow_jax.remote.workdir import ReadWorkdir
+
+        with ReadWorkdir(address) as remote:
+            store = CheckpointStore(remote.folder, steps=remote.steps)
+            metrics = None if scratch is None else remote.metrics(scratch)
+            return _load(store, str(address), step, metrics)
     folder = user_path(workdir, "--workdir").absolute()
     if file_kind(folder) != "folder":
         raise DataNotFoundError(f"--workdir {folder} not found: name the folder train.py wrote")
-    store = CheckpointStore(folder)
-    config, step = _objective(store, folder, step)
+    metrics = folder / METRICS_FILE
+    return _load(CheckpointStore(folder), str(folder), step, metrics if metrics.is_file() else None)
+
+
+def _load(store: CheckpointStore, place: str, step: int | None, metrics: Path | None) -> Run:
+    config, step = _objective(store, place, step)
     encoder = load_encoder(config)
     joint = config.objective == "joint"
 
@@ -73,19 +94,18 @@ def load_run(workdir: str | os.PathLike[str], step: int | None = None) -> Run:
         identity = encoder.identity()
         records = dataclasses.replace(records, encoder=identity)
     flow = Flow.from_variables(config.flow, arrays["flow"], records.state["features"], config.seed)
-    metrics = folder / METRICS_FILE
-    return Run(encoder, identity, flow, found, records, metrics if metrics.is_file() else None)
+    return Run(encoder, identity, flow, found, records, metrics)
 
 
-def _objective(store: CheckpointStore, folder: Path, step: int | None) -> tuple[Config, int | None]:
+def _objective(store: CheckpointStore, place: str, step: int | None) -> tuple[Config, int | None]:
     """Return the config of a run and the step to restore; None is the newest good one."""
     records = store.newest_good(store.records, step)
     config = Config.from_dict(records.config)
     if config.objective not in ("flow", "joint"):
         raise CheckpointError(
-            f"--workdir={folder} trained an encoder without a flow (objective="
-            f"{config.objective}): use --encoder={folder / 'encoder'}, or fit a flow on it with "
-            f"--config.encoder.path={folder / 'encoder'}"
+            f"--workdir={place} trained an encoder without a flow (objective="
+            f"{config.objective}): use --encoder={place}/encoder, or fit a flow on it with "
+            f"--config.encoder.path={place}/encoder"
         )
     best = records.state.get("best") or {}
     if step is None and best.get("step") in store.steps():

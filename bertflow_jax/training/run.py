@@ -40,7 +40,7 @@ from bertflow_jax.training.processes import (
 from bertflow_jax.training.profile import Profiler
 from bertflow_jax.training.steps import FitState
 from bertflow_jax.training.supervised_flow import FlowStart
-from bertflow_jax.workdir import check_inputs_outside, clear_workdir
+from bertflow_jax.workdir import check_inputs_outside
 
 _log = logging.getLogger(__name__)
 # What may differ from the checkpoint on --resume: how long, and how often to log and save. The
@@ -73,7 +73,7 @@ def train(
 
     Args:
       config: the experiment.
-      workdir: folder of checkpoints/, metrics.jsonl and tensorboard/.
+      workdir: folder of checkpoints/, metrics.jsonl and tensorboard/; may be gs://BUCKET/FOLDER.
       resume: go on from the newest good checkpoint.
       overwrite: delete what is in the workdir, once text and encoder are there.
       progress: show progress bars.
@@ -87,10 +87,10 @@ def train(
             f"objective={config.objective!r} trains the encoder: call "
             "bertflow_jax.training.supervised_run.train_encoder"
         )
-    folder = shared_workdir(workdir, resume=resume, overwrite=overwrite)
+    place = shared_workdir(workdir, resume=resume, overwrite=overwrite)
     if overwrite:
         check_inputs_outside(
-            folder,
+            place,
             {
                 "data.path": config.data.path.removeprefix(PREFIX),
                 "encoder.path": config.encoder.path,
@@ -100,8 +100,8 @@ def train(
     corpus = load_text(config.data)
     encoder = load_encoder(config)
     identity = encoder.identity()
-    store = CheckpointStore(folder, config.checkpoint.keep, config.checkpoint.keep_best)
-    with first_holds(folder), store:
+    kept = config.checkpoint.keep, config.checkpoint.keep_best
+    with first_holds(place) as held, held.store(*kept) as store:
         check_same_input(config, identity, corpus.manifest)
         if resume:
             distributed.share(lambda: check_resume(store, config, identity, corpus.manifest))
@@ -112,7 +112,7 @@ def train(
         else:
             data = embed_corpus(config, encoder, identity, corpus, progress=progress)
         if overwrite:
-            distributed.share(lambda: clear_workdir(folder))
+            held.clear()
         if resume:
             state, start = _resume(config, data, store)
         elif text is not None:
@@ -136,9 +136,9 @@ def train(
             score = None if held_out is None else Score(HELD_OUT, held_out)
             store.save({"flow": state.variables, "optimizer": state.opt_state}, records, score)
 
-        profiler = Profiler(config.profile_steps, folder / "tensorboard")
-        with first_writes_metrics(config, folder, int(state.step)) as sink, profiler:
-            return run_fit(
+        profiler = Profiler(config.profile_steps, held.folder / "tensorboard")
+        with first_writes_metrics(config, held.folder, int(state.step)) as sink, profiler:
+            result = run_fit(
                 config,
                 data,
                 state,
@@ -150,6 +150,8 @@ def train(
                 progress=progress and distributed.is_first(),
                 make_runner=make_runner,
             )
+        held.publish()
+        return result
 
 
 def absolute_paths(config: Config) -> Config:
