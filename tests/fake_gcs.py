@@ -124,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _multipart(self, body):
         head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
         parsed = email.message_from_bytes(head + body, policy=email.policy.HTTP)
-        meta, content = parsed.iter_parts()
+        meta, _ = parsed.iter_parts()
         # email would change line ends in binary content: cut it out of the body itself.
         boundary = b"\r\n--" + parsed.get_boundary().encode()
         start = body.index(b"\r\n\r\n", body.index(boundary, 1)) + 4

@@ -67,19 +67,23 @@ class BucketFolder:
                     if not blob.name.endswith("/")  # the web console's empty folders
                 }
             except self._absent() as error:
-                raise DataNotFoundError(
-                    f"{self._flag}={self.address}: there is no bucket {self.address.bucket!r}; "
-                    "make it (gcloud storage buckets create), or name another"
-                ) from error
+                raise self._no_bucket() from error
 
     def put(self, name: str, content: Path | bytes) -> int:
-        """Write an object from a file or from memory; return its generation."""
+        """Write an object from a file or from memory; return its generation.
+
+        Raises:
+          DataNotFoundError: there is no such bucket.
+        """
         blob = self._blob(name)
         with _named(f"{self.address}/{name}", "cannot be written"):
-            if isinstance(content, Path):
-                blob.upload_from_filename(str(content), retry=self._retry())
-            else:
-                blob.upload_from_string(content, retry=self._retry())
+            try:
+                if isinstance(content, Path):
+                    blob.upload_from_filename(str(content), retry=self._retry())
+                else:
+                    blob.upload_from_string(content, retry=self._retry())
+            except self._absent() as error:
+                raise self._no_bucket() from error
         return int(blob.generation)
 
     def get(self, name: str) -> bytes | None:
@@ -129,6 +133,12 @@ class BucketFolder:
 
     def _blob(self, name: str) -> Any:
         return self._bucket.blob(f"{self.address.path}/{name}")
+
+    def _no_bucket(self) -> DataNotFoundError:
+        return DataNotFoundError(
+            f"{self._flag}={self.address}: there is no bucket {self.address.bucket!r}; make it "
+            "(gcloud storage buckets create), or name another"
+        )
 
     def _retry(self) -> Any:
         from google.cloud.storage.retry import DEFAULT_RETRY

@@ -1,5 +1,6 @@
 """A bucket for every test of this folder."""
 
+import contextlib
 import tempfile
 
 import pytest
@@ -11,17 +12,29 @@ from fake_gcs import FakeGcs
 from bertflow_jax.remote import bucket
 
 
-@pytest.fixture
-def gcs(monkeypatch, tmp_path):
-    """A fake service with one empty bucket, gs://bucket; failures are tried again for 1 s."""
+@contextlib.contextmanager
+def _service():
     fake = FakeGcs()
     server = fake.serve()
     host, port = server.server_address
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{host}:{port}")
-    monkeypatch.setattr(bucket, "PATIENCE", 1.0)
-    # Where runs put their temporary folders.
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    yield fake
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("STORAGE_EMULATOR_HOST", f"http://{host}:{port}")
+        patched.setattr(bucket, "PATIENCE", 1.0)
+        yield fake
     server.shutdown()
     server.server_close()
+
+
+@pytest.fixture(scope="session")
+def service():
+    """Context manager: a fake service with one empty bucket; failures are tried again for 1 s."""
+    return _service
+
+
+@pytest.fixture
+def gcs(service, monkeypatch, tmp_path):
+    """A fake service of the test's own, and an empty folder where runs put temporary ones."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    with service() as fake:
+        yield fake

@@ -4,7 +4,10 @@ Real encoder, a small flow; the bucket is on 127.0.0.1.
 """
 
 import dataclasses
+import itertools
 import json
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -22,13 +25,14 @@ from bertflow_jax.config import (
     TrainConfig,
 )
 from bertflow_jax.embed import SentenceEncoder
-from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError
+from bertflow_jax.errors import CheckpointError, ConfigError, DataNotFoundError, WorkdirError
 from bertflow_jax.evaluation.options import EvalOptions
 from bertflow_jax.evaluation.run import run_evaluation
 from bertflow_jax.restore import load_run
 from bertflow_jax.training.run import train
 from bertflow_jax.training.supervised_run import train_encoder
 
+ROOT = Path(__file__).parents[2]
 WORKDIR = "gs://bucket/runs/mine"
 STEPS = "runs/mine/checkpoints"
 LINES = [
@@ -45,7 +49,7 @@ LINES = [
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("remote")
     (path / "text.txt").write_text("\n".join(LINES), "utf-8")
-    rows = [f"{a}\t{b}\t{i % 5}" for i, (a, b) in enumerate(zip(LINES, LINES[1:], strict=False))]
+    rows = [f"{a}\t{b}\t{i % 5}" for i, (a, b) in enumerate(itertools.pairwise(LINES))]
     (path / "pairs.tsv").write_text("\n".join(["sentence1\tsentence2\tlabel", *rows]) + "\n")
     return path
 
@@ -69,10 +73,27 @@ def straight(folder):
     return folder / "straight"
 
 
+@pytest.fixture(scope="module")
+def first_half(folder, service):
+    """What a run of 4 steps leaves in the bucket: checkpoints 2 and 4."""
+    with service() as fake:
+        train(config(folder, 4), WORKDIR)
+        return dict(fake.objects)
+
+
 @pytest.fixture
-def begun(gcs, folder):
-    """A run of 4 steps in the bucket, with checkpoints 2 and 4."""
-    train(config(folder, 4), WORKDIR)
+def begun(gcs, first_half):
+    """A bucket with the run of 4 steps."""
+    gcs.objects.update(first_half)
+    return gcs
+
+
+@pytest.fixture
+def copied(gcs, straight):
+    """A bucket that a local run was copied into: `gcloud storage cp -r` makes no markers."""
+    for path in straight.rglob("*"):
+        if path.is_file():
+            gcs.objects[f"runs/mine/{path.relative_to(straight)}"] = path.read_bytes()
     return gcs
 
 
@@ -190,12 +211,9 @@ def test_a_marker_cannot_write_outside_the_folder(begun, tmp_path):
     assert load_run(WORKDIR).step == 2
 
 
-def test_a_local_run_copied_into_the_bucket(gcs, straight):
-    """`gcloud storage cp -r` makes no markers."""
-    for path in straight.rglob("*"):
-        if path.is_file():
-            gcs.objects[f"runs/mine/{path.relative_to(straight)}"] = path.read_bytes()
-    assert_as_straight(straight, gcs)
+def test_a_local_run_copied_into_the_bucket(copied, straight):
+    """Nothing in it is taken for what a killed upload left."""
+    assert_as_straight(straight, copied)
 
 
 def test_a_second_run_takes_the_workdir_and_the_first_one_ends(gcs, folder):
@@ -229,55 +247,88 @@ def test_rules_of_a_workdir_that_is_not_empty(begun, folder, straight):
 
 def test_no_permission_to_write_is_told_before_any_work(gcs, folder):
     gcs.faults = lambda method, name: 403 if method == "POST" else None
-    with pytest.raises(WorkdirError, match="cannot be written.*Storage Object Admin"):
+    with pytest.raises(WorkdirError, match=r"cannot be written.*Storage Object Admin"):
         train(config(folder, 8), WORKDIR)
     assert gcs.objects == {}
     assert leftovers() == []
 
 
-def test_evaluation_gives_the_numbers_of_the_local_workdir(gcs, folder, straight, capsys):
+@pytest.mark.slow
+def test_evaluation_gives_the_numbers_of_the_local_workdir(copied, folder, straight, capsys):
     """results.json and the report, with the run's curves, are written into the bucket."""
-    train(config(folder, 8), WORKDIR)
-    local = run_evaluation(EvalOptions(workdir=str(straight), output=str(folder / "eval")))
+    local = EvalOptions(workdir=str(straight), output=str(folder / "eval"), report=False)
+    expected = run_evaluation(local)["rows"]
     remote = run_evaluation(EvalOptions(workdir=WORKDIR))
-    assert remote["rows"] == local["rows"]
+    assert remote["rows"] == expected
     assert remote["rows"]["flow"]["average"] is not None
     assert remote["model"]["workdir"] == WORKDIR
-    assert json.loads(gcs.objects["runs/mine/eval/results.json"]) == remote
+    assert json.loads(copied.objects["runs/mine/eval/results.json"]) == remote
     assert {"report.html", "results.json", "table.md", "table.tex"} == {
-        name.rpartition("/")[2] for name in gcs.names("runs/mine/eval/")
+        name.rpartition("/")[2] for name in copied.names("runs/mine/eval/")
     }
-    assert b"bits per dim" in gcs.objects["runs/mine/eval/report.html"].lower()
+    assert b"bits per dim" in copied.objects["runs/mine/eval/report.html"].lower()
     assert f"scores: {WORKDIR}/eval/results.json" in capsys.readouterr().out
-    run_evaluation(EvalOptions(encoder="mini_bert", output="gs://bucket/raw", report=False))
-    assert "raw/results.json" in gcs.objects
-    with pytest.raises(DataNotFoundError, match="gs://bucket/none has no checkpoints/"):
-        run_evaluation(EvalOptions(workdir="gs://bucket/none"))
     assert leftovers() == []
 
 
+def test_an_evaluation_whose_results_cannot_go_up_keeps_them(copied):
+    """They took the time; the message says where they are."""
+
+    def refuse(method, name):
+        return 400 if method == "POST" and name.endswith("results.json") else None
+
+    copied.faults = refuse
+    with pytest.raises(
+        WorkdirError, match=r"gs://bucket/raw/results.json cannot be written.*results are kept in"
+    ) as caught:
+        run_evaluation(EvalOptions(encoder="mini_bert", output="gs://bucket/raw", report=False))
+    kept = Path(str(caught.value).split("are kept in ")[1])
+    assert json.loads((kept / "results.json").read_text())["rows"]["raw"]
+
+
+def test_what_is_missing_is_told_before_a_model_is_loaded(gcs):
+    with pytest.raises(DataNotFoundError, match="gs://bucket/none has no checkpoints/"):
+        run_evaluation(EvalOptions(workdir="gs://bucket/none"))
+    with pytest.raises(DataNotFoundError, match="--output=gs://nobucket/x: there is no bucket"):
+        run_evaluation(EvalOptions(encoder="mini_bert", output="gs://nobucket/x"))
+    with pytest.raises(ConfigError, match=r"--figure=gs://bucket/x\.png: name a file of"):
+        run_evaluation(EvalOptions(encoder="mini_bert", figure="gs://bucket/x.png"))
+
+
+def test_the_command_ends_with_exit_code_2(gcs):
+    """Before the seconds that loading JAX takes, and without a traceback."""
+    flags = ["--config=configs/demo.py", "--workdir=gs://nobucket/run"]
+    done = subprocess.run(
+        [sys.executable, "train.py", *flags], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --workdir=gs://nobucket/run: there is no bucket")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
 def test_training_of_the_encoder(gcs, folder, tmp_path):
-    """Resumed, with the best step's encoder: the folder of the local run, file by file."""
-
-    def supervised(steps):
-        pairs = str(folder / "pairs.tsv")
-        return dataclasses.replace(
-            config(folder, steps, every=1, keep=1),
-            objective="regression",
-            supervision=SupervisionConfig(
-                path=pairs, dev_path=pairs, dev_metric="spearman", learning_rate=1e-4
-            ),
-        )
-
-    train_encoder(supervised(3), WORKDIR)
+    """Broken off and resumed: the encoder folder of a local run, file by file."""
+    pairs = str(folder / "pairs.tsv")
+    experiment = dataclasses.replace(
+        config(folder, 3, every=1, keep=1),
+        objective="regression",
+        supervision=SupervisionConfig(
+            path=pairs, dev_path=pairs, dev_metric="spearman", learning_rate=1e-4
+        ),
+    )
+    start = "runs/mine/encoder/"
+    gcs.faults = lambda method, name: 403 if name.endswith("/3.commit.json") else None
+    with pytest.raises(WorkdirError, match=r"3\.commit\.json"):
+        train_encoder(experiment, WORKDIR)
+    gcs.faults = lambda method, name: None
     # Of another encoder that lay there before.
-    gcs.objects["runs/mine/encoder/pytorch_model.bin"] = b"old"
-    result = train_encoder(supervised(4), WORKDIR, resume=True)
-    reference = train_encoder(supervised(4), tmp_path / "local")
+    gcs.objects[f"{start}pytorch_model.bin"] = b"old"
+    result = train_encoder(experiment, WORKDIR, resume=True)
+    reference = train_encoder(experiment, tmp_path / "local")
     assert result.saved_step == reference.saved_step
     assert str(result.encoder_folder) == f"{WORKDIR}/encoder"
-    files = {p.name: p.read_bytes() for p in reference.encoder_folder.iterdir() if p.is_file()}
-    start = "runs/mine/encoder/"
-    ours = {n.removeprefix(start): gcs.objects[n] for n in gcs.names(start)}
-    assert {name for name in ours if "/" not in name} == set(files)
-    assert all(ours[name] == content for name, content in files.items())
+    local = reference.encoder_folder
+    files = {p.relative_to(local).as_posix(): p for p in local.rglob("*") if p.is_file()}
+    assert gcs.names(start) == sorted(start + name for name in files)
+    assert [n for n, p in files.items() if gcs.objects[start + n] != p.read_bytes()] == []
