@@ -4,6 +4,7 @@ Real encoder, a small flow; the bucket is on 127.0.0.1.
 """
 
 import dataclasses
+import hashlib
 import itertools
 import json
 import subprocess
@@ -204,11 +205,17 @@ def test_a_lost_object(begun, lost, caplog):
     assert ("state/metadata is missing" in caplog.text) == ("state" in lost)
 
 
-def test_a_marker_cannot_write_outside_the_folder(begun, tmp_path):
+def test_a_marker_cannot_write_outside_the_folder(begun):
+    """Whoever can write to the bucket could have written anywhere on the reader's disk."""
+    name = "state/../../../../evil"
+    begun.objects[f"{STEPS}/4/{name}"] = b"evil"
     marker = json.loads(begun.objects[f"{STEPS}/4.commit.json"])
-    marker["files"]["state/../../../evil"] = {"size": 1, "sha256": "00"}
+    marker["files"][name] = {"size": 4, "sha256": hashlib.sha256(b"evil").hexdigest()}
     begun.objects[f"{STEPS}/4.commit.json"] = json.dumps(marker).encode()
+    with pytest.raises(CheckpointError, match="names a file outside the step"):
+        load_run(WORKDIR, 4)
     assert load_run(WORKDIR).step == 2
+    assert leftovers() == []
 
 
 def test_a_local_run_copied_into_the_bucket(copied, straight):
