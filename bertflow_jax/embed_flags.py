@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string("workdir", None, "Folder (or gs://) of a train.py run: its encoder and its flow.")
+flags.DEFINE_string("workdir", None, "Folder (or gs://) of a train.py run: encoder and flow.")
 flags.DEFINE_integer("step", None, "Checkpoint of the workdir; default: the newest good one.")
 flags.DEFINE_string("encoder", None, "Folder, Hub id or mini_bert: an encoder without a flow.")
 flags.DEFINE_string(
