@@ -29,7 +29,7 @@ from bertflow_jax.evaluation.options import ALL_TASKS, ANALYSES, EvalOptions
 from bertflow_jax.evaluation.run import run_evaluation
 from bertflow_jax.evaluation.similarities import SIMILARITIES
 
-flags.DEFINE_string("workdir", None, "Folder of a train.py run: scores raw and flow.")
+flags.DEFINE_string("workdir", None, "Folder (or gs://) of a train.py run: scores raw and flow.")
 flags.DEFINE_string(
     "step",
     None,
@@ -88,7 +88,9 @@ flags.DEFINE_enum(
 )
 flags.DEFINE_string("encoding", "utf-8", "Of the data files.")
 flags.DEFINE_string(
-    "output", None, "Folder of results; default: WORKDIR/eval or runs/eval-ENCODER-POOLING."
+    "output",
+    None,
+    "Folder (or gs://) of results; default: WORKDIR/eval or runs/eval-ENCODER-POOLING.",
 )
 flags.DEFINE_string(
     "cache_dir", None, "Of embeddings; default: the run's own, or the user's cache folder."

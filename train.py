@@ -16,7 +16,9 @@ from bertflow_jax.errors import ConfigError
 from bertflow_jax.workdir import prepare_workdir
 
 _CONFIG = config_flags.DEFINE_config_file("config", help_string="File of the experiment.")
-_WORKDIR = flags.DEFINE_string("workdir", "", "Folder of checkpoints and metrics.")
+_WORKDIR = flags.DEFINE_string(
+    "workdir", "", "Folder of checkpoints and metrics, or gs://BUCKET/FOLDER."
+)
 _RESUME = flags.DEFINE_bool("resume", False, "Go on from the newest good checkpoint.")
 _DISTRIBUTED = flags.DEFINE_enum(
     "distributed",

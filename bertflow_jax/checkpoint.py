@@ -21,7 +21,6 @@ back, and an error is logged with its traceback before it is raised.
 """
 
 import logging
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -34,13 +33,13 @@ from bertflow_jax import checkpoint_files, distributed, parallel
 from bertflow_jax.background import Background
 from bertflow_jax.checkpoint_records import RECORD_NAMES, records_digest
 from bertflow_jax.checkpoint_records import Records as Records
+from bertflow_jax.checkpoint_steps import LocalSteps
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError
 from bertflow_jax.paths import user_path
 from bertflow_jax.scores import Score, best_steps, recorded_score
 
 _log = logging.getLogger(__name__)
-_DYING = ".deleted"  # a step on its way out
 
 
 class CheckpointStore:
@@ -51,17 +50,27 @@ class CheckpointStore:
 
     Attributes:
       folder: absolute path of WORKDIR/checkpoints.
+      place: what messages call it: the path, or an address in a bucket.
     """
 
-    def __init__(self, workdir: str | Path, keep: int | None = None, keep_best: int = 0):
+    def __init__(
+        self,
+        workdir: str | Path,
+        keep: int | None = None,
+        keep_best: int = 0,
+        steps: LocalSteps | None = None,
+    ):
         """Open the store.
 
         Args:
           workdir: of the run.
           keep: how many of the newest checkpoints stay when saving (None: all).
           keep_best: how many of those with the best scores stay besides.
+          steps: where they are, if not simply in WORKDIR/checkpoints.
         """
-        self.folder = user_path(workdir, "--workdir").absolute() / "checkpoints"
+        own = LocalSteps(user_path(workdir, "--workdir").absolute() / "checkpoints")
+        self._found = own if steps is None else steps
+        self.folder, self.place = self._found.folder, self._found.place
         self._keep, self._keep_best = keep, keep_best
         self._background = Background("checkpoint")
         self._scores: dict[int, Score | None] = {}
@@ -69,12 +78,8 @@ class CheckpointStore:
 
     def __enter__(self) -> "CheckpointStore":
         """Delete what killed saves have left."""
-        if not distributed.is_first():
-            return self
-        left = [*checkpoint_files.unfinished(self.folder), *self._half_deleted()]
-        for path in left:
-            _log.warning("%s is what a stopped run left of a save: deleted", path)
-            shutil.rmtree(path, ignore_errors=True)
+        if distributed.is_first():
+            self._found.clean()
         return self
 
     def __exit__(
@@ -93,14 +98,7 @@ class CheckpointStore:
     def steps(self) -> list[int]:
         """Return the complete steps in ascending order."""
         self.wait()
-        return self._steps()
-
-    def _steps(self) -> list[int]:
-        if not self.folder.is_dir():
-            return []
-        names = [path.name for path in self.folder.iterdir() if path.is_dir()]
-        # No other spelling of a number than the one that is written: not 007, not superscripts.
-        return sorted(int(n) for n in names if n.isascii() and n.isdigit() and str(int(n)) == n)
+        return self._found.steps()
 
     def save(self, arrays: dict[str, Any], records: Records, score: Score | None = None) -> None:
         """Copy the arrays and write a step in the background, after the save before it.
@@ -181,32 +179,19 @@ class CheckpointStore:
                 f"checkpoint {path} could not be written: {text[0][:500] if text else error!r}; "
                 "earlier checkpoints are kept"
             ) from error
-        if step not in self._steps():
-            raise WorkdirError(f"checkpoint {path} is missing after the save")
+        self._found.written(step)
         self._prune(step)
 
     def _prune(self, step: int) -> None:
         """Delete older steps that are neither among the newest nor among the best."""
-        older = [other for other in self._steps() if other < step]
+        older = [other for other in self._found.steps() if other < step]
         if self._keep is None or len(older) < self._keep:
             return
         kept = set(older[len(older) - self._keep + 1 :])
         if self._keep_best:
             kept |= set(best_steps(self._known_scores([*older, step]))[: self._keep_best])
         for old in [old for old in older if old not in kept]:
-            # Renamed first: a run killed here must not leave a damaged step.
-            dying = self.folder / f"{old}{_DYING}"
-            try:
-                (self.folder / str(old)).rename(dying)
-                shutil.rmtree(dying)
-            except OSError as error:
-                raise WorkdirError(
-                    f"checkpoint {self.folder / str(old)} could not be deleted: {error}; the newer "
-                    f"ones are kept"
-                ) from error
-
-    def _half_deleted(self) -> list[Path]:
-        return sorted(self.folder.glob(f"*{_DYING}")) if self.folder.is_dir() else []
+            self._found.delete(old)
 
     def _known_scores(self, steps: list[int]) -> dict[int, Score | None]:
         """Return the scores of steps, read where this process has not made them itself."""
@@ -222,10 +207,8 @@ class CheckpointStore:
     def set_aside_after(self, step: int) -> None:
         """Rename the steps after one that a run resumes from: it will write its own."""
         for later in [other for other in self.steps() if other > step]:
-            aside = self.folder / f"{later}.passed_over"
+            aside = self._found.set_aside(later)
             _log.warning("the run resumes from step %d: %d is now %s", step, later, aside)
-            shutil.rmtree(aside, ignore_errors=True)
-            (self.folder / str(later)).rename(aside)
 
     def records(self, step: int) -> Records:
         """Return the records of a step.
@@ -237,8 +220,9 @@ class CheckpointStore:
         return self._records(step)
 
     def _records(self, step: int) -> Records:
+        path = self._found.need(step, RECORD_NAMES)
         try:
-            said = checkpoint_files.read_records(self.folder / str(step), RECORD_NAMES)
+            said = checkpoint_files.read_records(path, RECORD_NAMES)
             digest = said["state"].pop("records_sha256", None)
         except Exception as error:
             raise self._damaged(step, error) from error
@@ -271,8 +255,9 @@ class CheckpointStore:
 
     def _read(self, step: int, records: Records, target: dict[str, Any]) -> dict[str, Any]:
         """Return the arrays of a step, compared with their digests."""
+        path = self._found.need(step, target)
         try:
-            arrays = checkpoint_files.read_arrays(self.folder / str(step), target)
+            arrays = checkpoint_files.read_arrays(path, target)
         except Exception as error:
             raise self._damaged(step, error) from error
         for name, tree in arrays.items():
@@ -294,12 +279,12 @@ class CheckpointStore:
         steps = self.steps()
         if not steps:
             raise DataNotFoundError(
-                f"no checkpoint in {self.folder}: train first, or name another --workdir"
+                f"no checkpoint in {self.place}: train first, or name another --workdir"
             )
         if step is not None:
             if step not in steps:
                 raise DataNotFoundError(
-                    f"no checkpoint of step {step} in {self.folder}; there are {steps}"
+                    f"no checkpoint of step {step} in {self.place}; there are {steps}"
                 )
             return check(step)
         for candidate in reversed(steps):
@@ -307,7 +292,7 @@ class CheckpointStore:
                 return check(candidate)
             except CheckpointError as error:
                 _log.warning("%s; trying the one before", error)
-        raise CheckpointError(f"every checkpoint in {self.folder} is damaged ({steps})")
+        raise CheckpointError(f"every checkpoint in {self.place} is damaged ({steps})")
 
     def _damaged(self, step: int, cause: object) -> CheckpointError:
         """Return the error of a damaged step; what is no damage is raised at once."""
@@ -316,12 +301,12 @@ class CheckpointStore:
         absent = FileNotFoundError | NotADirectoryError | IsADirectoryError
         if isinstance(cause, OSError) and not isinstance(cause, absent):
             raise WorkdirError(
-                f"checkpoint {self.folder / str(step)} cannot be read: {cause}; it may be whole: "
+                f"checkpoint {self.place}/{step} cannot be read: {cause}; it may be whole: "
                 "try again"
             ) from cause
         text = str(cause).strip().splitlines()
         return CheckpointError(
-            f"checkpoint {self.folder / str(step)} is damaged or incomplete "
+            f"checkpoint {self.place}/{step} is damaged or incomplete "
             f"({text[0][:300] if text else type(cause).__name__})"
         )
 

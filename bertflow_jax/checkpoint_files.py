@@ -1,7 +1,7 @@
 """The files of one checkpoint: the only file that imports orbax.
 
 orbax writes under a temporary name (`STEP.orbax-checkpoint-tmp`) and renames the folder when it is
-complete; on an object store, which cannot rename, a marker file is written last.
+complete. It only ever sees a local disk: see `remote` for workdirs in a bucket.
 
 Where an operation fails, orbax and tensorstore print tracebacks of their threads beside the error
 they raise. `_one_message` drops those, and those alone: the error itself is always raised.
@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
-from bertflow_jax.workdir import UNFINISHED_SAVE
+from bertflow_jax.checkpoint_steps import unfinished
 
 _CLOSED = "Event loop is closed"
 
@@ -69,13 +69,6 @@ def read_arrays(path: Path, target: Mapping[str, Any]) -> dict[str, Any]:
     with _one_message(), _checkpointer() as checkpointer:
         found = checkpointer.restore(path, args=ocp.args.Composite(**items))
     return {name: found[name] for name in items}
-
-
-def unfinished(folder: Path) -> list[Path]:
-    """Return what killed saves have left in a folder of checkpoints."""
-    if not folder.is_dir():
-        return []
-    return sorted(path for path in folder.iterdir() if UNFINISHED_SAVE in path.name)
 
 
 def _checkpointer() -> ocp.Checkpointer:

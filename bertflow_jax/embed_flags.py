@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string("workdir", None, "Folder of a train.py run: its encoder and its flow.")
+flags.DEFINE_string("workdir", None, "Folder (or gs://) of a train.py run: encoder and flow.")
 flags.DEFINE_string(
     "step",
     None,

@@ -14,6 +14,7 @@ from bertflow_jax.errors import CheckpointError, DataNotFoundError, InputError
 from bertflow_jax.flow.glow import init_variables
 from bertflow_jax.paths import file_kind, user_path
 from bertflow_jax.postprocess.flow import Flow
+from bertflow_jax.remote.address import remote_address
 from bertflow_jax.training.metrics import METRICS_FILE
 from bertflow_jax.training.run import check_same, load_encoder
 from bertflow_jax.training.supervised_state import ENCODER_ITEM, trained_shapes, with_trained
@@ -40,7 +41,9 @@ class Run:
     metrics_path: Path | None
 
 
-def load_run(workdir: str | os.PathLike[str], step: int | str | None = None) -> Run:
+def load_run(
+    workdir: str | os.PathLike[str], step: int | str | None = None, scratch: Path | None = None
+) -> Run:
     """Restore the newest good checkpoint of a workdir, or the step asked for; parameters only.
 
     `best` asks for the step with the best score (`checkpoint.keep_best`).
@@ -48,16 +51,34 @@ def load_run(workdir: str | os.PathLike[str], step: int | str | None = None) -> 
     Of a run with the objective `joint` that is the checkpoint with the best dev metric, and the
     encoder has the parameters that were trained.
 
+    Args:
+      workdir: of the run; may be gs://BUCKET/FOLDER.
+      step: asked for.
+      scratch: folder for the metrics of a workdir in a bucket; without it they are not fetched.
+
     Raises:
       DataNotFoundError: no such workdir, no checkpoint in it, or not that step.
       CheckpointError: the step asked for (or every step) is damaged, or the encoder's files are no
         longer those the flow was fitted on; the run trained an encoder without a flow.
+      WorkdirError: a bucket that cannot be read.
     """
+    address = remote_address(workdir, "--workdir")
+    if address is not None:
+        from bertflow_jax.remote.workdir import ReadWorkdir
+
+        with ReadWorkdir(address) as remote:
+            store = CheckpointStore(remote.folder, steps=remote.steps)
+            metrics = None if scratch is None else remote.metrics(scratch)
+            return _load(store, str(address), step, metrics)
     folder = user_path(workdir, "--workdir").absolute()
     if file_kind(folder) != "folder":
         raise DataNotFoundError(f"--workdir {folder} not found: name the folder train.py wrote")
-    store = CheckpointStore(folder)
-    config, wanted = _objective(store, folder, step)
+    metrics = folder / METRICS_FILE
+    return _load(CheckpointStore(folder), str(folder), step, metrics if metrics.is_file() else None)
+
+
+def _load(store: CheckpointStore, place: str, step: int | str | None, metrics: Path | None) -> Run:
+    config, wanted = _objective(store, place, step)
     encoder = load_encoder(config)
     joint = config.objective == "joint"
 
@@ -69,18 +90,17 @@ def load_run(workdir: str | os.PathLike[str], step: int | str | None = None) -> 
     arrays, records = store.newest_good(lambda found: store.restore(found, abstract), wanted)
     identity = encoder.identity()
     found = records.state["step"]
-    check_same("encoder", records.encoder, identity, store.folder / str(found))
+    check_same("encoder", records.encoder, identity, f"{store.place}/{found}")
     if joint:
         encoder = SentenceEncoder(with_trained(encoder.encoder, arrays[ENCODER_ITEM]))
         identity = encoder.identity()
         records = dataclasses.replace(records, encoder=identity)
     flow = Flow.from_variables(config.flow, arrays["flow"], records.state["features"], config.seed)
-    metrics = folder / METRICS_FILE
-    return Run(encoder, identity, flow, found, records, metrics if metrics.is_file() else None)
+    return Run(encoder, identity, flow, found, records, metrics)
 
 
 def _objective(
-    store: CheckpointStore, folder: Path, asked: int | str | None
+    store: CheckpointStore, place: str, asked: int | str | None
 ) -> tuple[Config, int | None]:
     """Return the config of a run and the step to restore; None is the newest good one."""
     step = _best_step(store) if asked == "best" else asked
@@ -90,9 +110,9 @@ def _objective(
     config = Config.from_dict(records.config)
     if config.objective not in ("flow", "joint"):
         raise CheckpointError(
-            f"--workdir={folder} trained an encoder without a flow (objective="
-            f"{config.objective}): use --encoder={folder / 'encoder'}, or fit a flow on it with "
-            f"--config.encoder.path={folder / 'encoder'}"
+            f"--workdir={place} trained an encoder without a flow (objective="
+            f"{config.objective}): use --encoder={place}/encoder, or fit a flow on it with "
+            f"--config.encoder.path={place}/encoder"
         )
     best = records.state.get("best") or {}
     if step is None and best.get("step") in store.steps():
@@ -104,7 +124,7 @@ def _best_step(store: CheckpointStore) -> int:
     found = store.best()
     if found is None:
         raise DataNotFoundError(
-            f"no checkpoint in {store.folder} has a score: fit with data.held_out (a flow) or "
+            f"no checkpoint in {store.place} has a score: fit with data.held_out (a flow) or "
             "a dev set, or name a step"
         )
     return found[0]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bertflow_jax.errors import ConfigError, WorkdirError
 from bertflow_jax.paths import user_path
+from bertflow_jax.remote.address import Address, remote_address
 
 _LOCK = ".lock"
 _CHECKPOINTS = "checkpoints"
@@ -40,16 +41,22 @@ def prepare_output(folder: str | os.PathLike[str], flag: str = "--output") -> Pa
         ) from error
 
 
-def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Path:
+def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Path | Address:
     """Return the absolute workdir of a run; nothing in it is touched yet.
 
     Raises:
-      ConfigError: both flags are given.
+      ConfigError: both flags are given; an address without the extra `gcs`.
+      DataNotFoundError: an address in a bucket that does not exist.
       WorkdirError: as `prepare_output`; not empty and neither flag given; --overwrite of a folder
         that the current or the home folder lies in.
     """
     if resume and overwrite:
         raise ConfigError("--resume and --overwrite exclude each other: give one")
+    if (address := remote_address(workdir, "--workdir")) is not None:
+        from bertflow_jax.remote.workdir import prepare_remote
+
+        prepare_remote(address, resume=resume, overwrite=overwrite)
+        return address
     folder = prepare_output(workdir, "--workdir")
     if resume or not _holds_a_run(folder):
         return folder
@@ -91,13 +98,15 @@ def clear_workdir(folder: Path) -> None:
         raise WorkdirError(f"--workdir={folder} cannot be emptied: {error}") from error
 
 
-def check_inputs_outside(folder: Path, inputs: Mapping[str, str]) -> None:
+def check_inputs_outside(folder: Path | Address, inputs: Mapping[str, str]) -> None:
     """Raise WorkdirError if --overwrite of a folder would delete an input of the run.
 
     Args:
-      folder: the workdir.
+      folder: the workdir; in a bucket there are no inputs.
       inputs: name of the config field -> path; what is no path on this machine is ignored.
     """
+    if isinstance(folder, Address):
+        return
     for name, path in inputs.items():
         if path and os.path.exists(path) and Path(path).resolve().is_relative_to(folder.resolve()):
             raise WorkdirError(f"--workdir={folder} --overwrite would delete {name}={path}")

@@ -17,6 +17,7 @@ from bertflow_jax.data.tfds_builders import tfds_folder
 from bertflow_jax.errors import ConfigError, DataNotFoundError
 from bertflow_jax.evaluation.similarities import SIMILARITIES
 from bertflow_jax.paths import user_path
+from bertflow_jax.remote.address import remote_address
 from bertflow_jax.workdir import prepare_output
 
 ALL_TASKS = (*TASKS, *BINARY_TASKS)
@@ -92,9 +93,11 @@ def expanded(options: EvalOptions) -> EvalOptions:
     """Expand `~`, which a shell leaves alone in --name=~/folder."""
     names = ("workdir", "flow", "data_dir", "output", "figure", "cache_dir", "corpus")
     paths = {name: getattr(options, name) for name in names}
-    # A blank one stays as it is, for the check of its own flag.
+    # A blank one stays as it is, for the check of its own flag; so does an address.
     expanded: dict[str, Any] = {
-        name: str(user_path(path, f"--{name}")) for name, path in paths.items() if path
+        name: str(user_path(path, f"--{name}"))
+        for name, path in paths.items()
+        if path and "://" not in path
     }
     return dataclasses.replace(options, **expanded)
 
@@ -131,6 +134,8 @@ def check_options(options: EvalOptions) -> None:
     if options.figure is not None:
         if not options.figure.strip():
             raise ConfigError("--figure is blank; name a .png or .svg file")
+        if "://" in options.figure:
+            raise ConfigError(f"--figure={options.figure}: name a file of this machine")
         from bertflow_jax.evaluation.plots import check_figure_path
 
         check_figure_path(Path(options.figure))
@@ -171,6 +176,11 @@ def _check_analyses(options: EvalOptions) -> None:
 def _check_workdir(options: EvalOptions) -> None:
     check_encoder_settings({name: getattr(options, name) for name in ENCODER_SETTINGS})
     assert options.workdir is not None
+    if (address := remote_address(options.workdir, "--workdir")) is not None:
+        from bertflow_jax.remote.workdir import require_run
+
+        require_run(address)
+        return
     if not os.path.isdir(options.workdir):
         raise DataNotFoundError(
             f"--workdir={options.workdir}: no such folder; train first, or check the path"
@@ -246,7 +256,8 @@ def output_folder(options: EvalOptions) -> str:
     if options.output is not None:
         return options.output
     if options.workdir is not None:
-        return str(Path(options.workdir) / "eval")
+        address = remote_address(options.workdir, "--workdir")
+        return str((address or Path(options.workdir)) / "eval")
     encoder = Path(options.encoder or "")
     # Many encoders lie in a folder called "model": the one above tells them apart.
     above = encoder.absolute().parent.name if encoder.is_dir() else ""

@@ -1,6 +1,7 @@
 """One evaluation from flags to results.json, table and report."""
 
 import dataclasses
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from bertflow_jax.evaluation.published import PUBLISHED
 from bertflow_jax.evaluation.results import build_results, write_results
 from bertflow_jax.evaluation.table import COLUMNS, format_table, task_columns
 from bertflow_jax.evaluation.tasks import SentenceTable, evaluate
-from bertflow_jax.workdir import prepare_output
+from bertflow_jax.remote.output import Output
 
 if TYPE_CHECKING:
     from bertflow_jax.embed import SentenceEncoder
@@ -53,11 +54,20 @@ def run_evaluation(options: EvalOptions) -> dict[str, Any]:
     options = expanded(options)
     check_options(options)
     tasks = load_tasks(options)
-    output = prepare_output(output_folder(options))
+    with Output(output_folder(options)) as output, tempfile.TemporaryDirectory() as scratch:
+        return _evaluate(options, tasks, output, Path(scratch))
+
+
+def _evaluate(
+    options: EvalOptions, tasks: list[StsTask], output: Output, scratch: Path
+) -> dict[str, Any]:
     # The text of the run's own fit is known with the run; any other is read before a model is.
     of_the_run = options.workdir is not None and options.fit in ("", "run")
     texts = None if of_the_run else _fit_texts(options, tasks)
-    source = _workdir_source(options) if options.workdir is not None else _encoder_source(options)
+    if options.workdir is not None:
+        source = _workdir_source(options, scratch)
+    else:
+        source = _encoder_source(options)
     if of_the_run:
         texts = _fit_texts(options, tasks, source.own_text)
     raw = _raw_table(options, tasks, source, texts)
@@ -90,11 +100,12 @@ def run_evaluation(options: EvalOptions) -> dict[str, Any]:
     measured = [shown] if options.rows else tasks
     results["isotropy"] = isotropy(drawn, measured, options.seed)
     results["isotropy_tasks"] = [task.name for task in measured]
-    write_results(output / "results.json", results)
-    write_tables(output, results)
+    write_results(output.folder / "results.json", results)
+    write_tables(output.folder, results)
+    output.publish()
     print(format_table(results, published=PUBLISHED if options.published else ()))
     _analyse(options, output, results, tasks, tables, source)
-    print(f"\nscores: {output / 'results.json'}")
+    print(f"\nscores: {output.place('results.json')}")
     _draw(options, output, results, shown, drawn, source.metrics_path)
     return results
 
@@ -122,12 +133,12 @@ class _Source:
     metrics_path: Path | None
 
 
-def _workdir_source(options: EvalOptions) -> _Source:
+def _workdir_source(options: EvalOptions, scratch: Path) -> _Source:
     # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
     from bertflow_jax.restore import load_run
 
     assert options.workdir is not None
-    run = load_run(options.workdir, parse_step(options.step))
+    run = load_run(options.workdir, parse_step(options.step), scratch)
     config = Config.from_dict(run.records.config)
     print(f"checkpoint: {step_line(run.step, config, run.records.manifest['examples'])}")
     model = {
@@ -235,7 +246,7 @@ def _load_encoder(options: EvalOptions) -> "SentenceEncoder":
 
 def _analyse(
     options: EvalOptions,
-    output: Path,
+    output: Output,
     results: dict[str, Any],
     tasks: list[StsTask],
     tables: dict[str, Tables],
@@ -249,13 +260,13 @@ def _analyse(
     )
     if found:
         results["analyses"] = found
-        write_results(output / "results.json", results)
+        write_results(output.folder / "results.json", results)
     print("\n" + format_analyses(results, options.analyses))
 
 
 def _draw(
     options: EvalOptions,
-    output: Path,
+    output: Output,
     results: dict[str, Any],
     task: StsTask,
     tables: dict[str, SentenceTable],
@@ -274,8 +285,10 @@ def _draw(
             from bertflow_jax.evaluation.lexical_plot import lexical_plots
 
             lexical = lexical_plots(task, tables, options.seed)
-        report.write_report(output / "report.html", results, rows, task.name, curves, lexical)
-        print(f"report: {output / 'report.html'}")
+        report.write_report(
+            output.folder / "report.html", results, rows, task.name, curves, lexical
+        )
+        print(f"report: {output.place('report.html')}")
     if options.figure is not None:
         plots.effect_figure(Path(options.figure), rows, f"Pairs of {COLUMNS[task.name]}")
         print(f"figure: {options.figure}")

@@ -1,9 +1,10 @@
 """What the first process of a run does for all: the workdir, its checkpoints and its metrics."""
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -13,24 +14,76 @@ from bertflow_jax.checkpoint import CheckpointStore
 from bertflow_jax.config import Config
 from bertflow_jax.errors import DataError
 from bertflow_jax.interrupt import Interrupt
+from bertflow_jax.remote.address import Address, remote_address
 from bertflow_jax.scores import Score
 from bertflow_jax.training.metrics import MetricsWriter
-from bertflow_jax.workdir import lock_workdir, prepare_workdir
+from bertflow_jax.workdir import clear_workdir, lock_workdir, prepare_workdir
+
+if TYPE_CHECKING:
+    from bertflow_jax.remote.workdir import RunWorkdir
 
 
-def shared_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Path:
+def shared_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Path | Address:
     """Return the absolute workdir as the first process sees it; see `workdir.prepare_workdir`."""
-    return Path(
-        distributed.share(lambda: str(prepare_workdir(workdir, resume=resume, overwrite=overwrite)))
+    place = distributed.share(
+        lambda: str(prepare_workdir(workdir, resume=resume, overwrite=overwrite))
     )
+    return remote_address(place, "--workdir") or Path(place)
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """A workdir that this run holds.
+
+    Attributes:
+      place: as `shared_workdir` gave it.
+      folder: where the first process reads and writes: the workdir itself, or for one in a bucket
+        a temporary folder, see `remote`.
+      remote: in the first process, of a workdir in a bucket.
+    """
+
+    place: Path | Address
+    folder: Path
+    remote: "RunWorkdir | None" = None
+
+    def store(self, keep: int | None, keep_best: int) -> CheckpointStore:
+        """Return the checkpoints of the workdir."""
+        steps = None if self.remote is None else self.remote.steps
+        return CheckpointStore(self.folder, keep, keep_best, steps)
+
+    def clear(self) -> None:
+        """Delete what is in the workdir; all processes call it, the first one acts."""
+        distributed.share(
+            lambda: clear_workdir(self.folder) if self.remote is None else self.remote.clear()
+        )
+
+    def publish(self) -> None:
+        """Upload what is not in the bucket yet; all processes call it when the run is done.
+
+        Raises:
+          WorkdirError: in every process, where the first one could not upload something.
+        """
+        distributed.share(lambda: None if self.remote is None else self.remote.publish())
 
 
 @contextlib.contextmanager
-def first_holds(folder: Path) -> Iterator[None]:
-    """Hold the workdir's lock in the first process; see `workdir.lock_workdir`."""
+def first_holds(place: Path | Address) -> Iterator[Held]:
+    """Hold the workdir in the first process; see `workdir.lock_workdir` and `remote.workdir`."""
+    remote: RunWorkdir | None = None
     with contextlib.ExitStack() as stack:
-        distributed.share(lambda: stack.enter_context(lock_workdir(folder)))
-        yield
+
+        def hold() -> str:
+            nonlocal remote
+            if not isinstance(place, Address):
+                stack.enter_context(lock_workdir(place))
+                return str(place)
+            from bertflow_jax.remote.workdir import RunWorkdir
+
+            remote = stack.enter_context(RunWorkdir(place))
+            return str(remote.folder)
+
+        folder = Path(distributed.share(hold))
+        yield Held(place, folder, remote)
 
 
 @contextlib.contextmanager

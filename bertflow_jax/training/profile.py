@@ -7,9 +7,6 @@ or so are poor ones to look at: buffers are still being allocated.
 
 import logging
 import os
-import shutil
-import tempfile
-from pathlib import Path
 from types import TracebackType
 
 import jax
@@ -49,7 +46,7 @@ class Profiler:
 
         Args:
           spec: see `checks.parse_profile_steps`.
-          folder: of TensorBoard's files; the trace comes into its plugins/profile. May be gs://.
+          folder: of TensorBoard's files; the trace comes into its plugins/profile.
           field: name of the spec in messages.
           writes: whether this process traces; None: the first of `jax.distributed` does.
 
@@ -63,7 +60,7 @@ class Profiler:
         self._waiting = steps is not None
         self._writes, self._field = bool(writes), f"{field}={spec}"
         self._folder = os.fspath(folder)
-        self._tracing_into: str | None = None
+        self._tracing = False
 
     def stop_before(self, step: int) -> int | None:
         """Return the next number of steps, above `step`, where the trace starts or ends.
@@ -76,7 +73,7 @@ class Profiler:
 
     def at(self, step: int) -> None:
         """Start or end the trace if `step` steps made are where that is due."""
-        if self._tracing_into is not None and step >= self._stop:
+        if self._tracing and step >= self._stop:
             self._end()
         elif self._waiting and self._start <= step < self._stop:
             self._waiting = False
@@ -85,7 +82,7 @@ class Profiler:
 
     def close(self) -> None:
         """End a trace that is still running; say so if none was ever due."""
-        if self._tracing_into is not None:
+        if self._tracing:
             self._end()
         elif self._waiting and self._writes:
             _log.warning("%s: the run made no such steps, there is no trace", self._field)
@@ -103,35 +100,18 @@ class Profiler:
         self.close()
 
     def _begin(self) -> None:
-        # The profiler itself writes to local folders alone.
-        remote = "://" in self._folder
-        into = tempfile.mkdtemp(prefix="bertflow-profile-") if remote else self._folder
         try:
-            jax.profiler.start_trace(into)
+            jax.profiler.start_trace(self._folder)
         except (RuntimeError, OSError) as error:
             _log.warning("%s: no trace can be started (%s)", self._field, error)
         else:
-            self._tracing_into = into
+            self._tracing = True
 
     def _end(self) -> None:
-        into, self._tracing_into = self._tracing_into, None
+        self._tracing = False
         try:
             jax.profiler.stop_trace()
-            if into is not None and into != self._folder:
-                copy_files(Path(into), self._folder)
-                shutil.rmtree(into)
         except (RuntimeError, OSError) as error:
             _log.warning("%s: the trace could not be written (%s)", self._field, error)
         else:
             _log.info("%s: the trace is in %s/plugins/profile", self._field, self._folder)
-
-
-def copy_files(source: Path, target: str) -> None:
-    """Copy the files of a folder, with its subfolders, into a local or remote folder."""
-    from etils import epath
-
-    for path in sorted(source.rglob("*")):
-        if path.is_file():
-            copy = epath.Path(target) / path.relative_to(source).as_posix()
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes(path.read_bytes())

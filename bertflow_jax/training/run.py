@@ -40,7 +40,7 @@ from bertflow_jax.training.processes import (
 from bertflow_jax.training.profile import Profiler
 from bertflow_jax.training.steps import FitState
 from bertflow_jax.training.supervised_flow import FlowStart
-from bertflow_jax.workdir import check_inputs_outside, clear_workdir
+from bertflow_jax.workdir import check_inputs_outside
 
 _log = logging.getLogger(__name__)
 # What may differ from the checkpoint on --resume: how long, and how often to log and save. The
@@ -73,7 +73,7 @@ def train(
 
     Args:
       config: the experiment.
-      workdir: folder of checkpoints/, metrics.jsonl and tensorboard/.
+      workdir: folder of checkpoints/, metrics.jsonl and tensorboard/; may be gs://BUCKET/FOLDER.
       resume: go on from the newest good checkpoint.
       overwrite: delete what is in the workdir, once text and encoder are there.
       progress: show progress bars.
@@ -89,10 +89,10 @@ def train(
         )
     if config.parallel == "fsdp":
         _log.warning("parallel=fsdp: a flow is small and is not split; as jit")
-    folder = shared_workdir(workdir, resume=resume, overwrite=overwrite)
+    place = shared_workdir(workdir, resume=resume, overwrite=overwrite)
     if overwrite:
         check_inputs_outside(
-            folder,
+            place,
             {
                 "data.path": config.data.path.removeprefix(PREFIX),
                 "encoder.path": config.encoder.path,
@@ -102,8 +102,8 @@ def train(
     corpus = load_text(config.data)
     encoder = load_encoder(config)
     identity = encoder.identity()
-    store = CheckpointStore(folder, config.checkpoint.keep, config.checkpoint.keep_best)
-    with first_holds(folder), store:
+    kept = config.checkpoint.keep, config.checkpoint.keep_best
+    with first_holds(place) as held, held.store(*kept) as store:
         check_same_input(config, identity, corpus.manifest)
         if resume:
             distributed.share(lambda: check_resume(store, config, identity, corpus.manifest))
@@ -114,7 +114,7 @@ def train(
         else:
             data = embed_corpus(config, encoder, identity, corpus, progress=progress)
         if overwrite:
-            distributed.share(lambda: clear_workdir(folder))
+            held.clear()
         if resume:
             state, start = _resume(config, data, store)
         elif text is not None:
@@ -138,9 +138,9 @@ def train(
             score = None if held_out is None else Score(HELD_OUT, held_out)
             store.save({"flow": state.variables, "optimizer": state.opt_state}, records, score)
 
-        profiler = Profiler(config.profile_steps, folder / "tensorboard")
-        with first_writes_metrics(config, folder, int(state.step)) as sink, profiler:
-            return run_fit(
+        profiler = Profiler(config.profile_steps, held.folder / "tensorboard")
+        with first_writes_metrics(config, held.folder, int(state.step)) as sink, profiler:
+            result = run_fit(
                 config,
                 data,
                 state,
@@ -152,6 +152,8 @@ def train(
                 progress=progress and distributed.is_first(),
                 make_runner=make_runner,
             )
+        held.publish()
+        return result
 
 
 def absolute_paths(config: Config) -> Config:
@@ -233,14 +235,14 @@ def check_resume(
     ]
     if differences:
         raise ConfigError(
-            f"--resume: the config differs from checkpoint {step} of {store.folder}: "
+            f"--resume: the config differs from checkpoint {step} of {store.place}: "
             + "; ".join(differences)
         )
-    check_same("encoder", records.encoder, identity, store.folder / str(step))
-    check_same("text", records.manifest, manifest, store.folder / str(step))
+    check_same("encoder", records.encoder, identity, f"{store.place}/{step}")
+    check_same("text", records.manifest, manifest, f"{store.place}/{step}")
 
 
-def check_same(what: str, stored: dict[str, Any], found: dict[str, Any], where: Path) -> None:
+def check_same(what: str, stored: dict[str, Any], found: dict[str, Any], where: str) -> None:
     """Raise CheckpointError that lists how an identity differs from the stored one."""
     # Where files lie is no part of what they are.
     differences = [d for d in _differences(stored, found) if d[0] not in ("path", "source")]

@@ -15,6 +15,7 @@ from bertflow_jax.config import Config
 from bertflow_jax.data.supervision import LabelledPairs, load_dev_pairs, load_training_pairs
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.pretrained import Encoder
+from bertflow_jax.remote.address import Address
 from bertflow_jax.scores import Score
 from bertflow_jax.training.fit import planned_steps
 from bertflow_jax.training.processes import (
@@ -36,7 +37,7 @@ from bertflow_jax.training.supervised_state import (
     with_trained,
 )
 from bertflow_jax.training.supervised_steps import SupervisedState, supervised_part
-from bertflow_jax.workdir import check_inputs_outside, clear_workdir
+from bertflow_jax.workdir import check_inputs_outside
 
 _log = logging.getLogger(__name__)
 ENCODER_FOLDER = "encoder"
@@ -50,13 +51,14 @@ class SupervisedResult:
       step: steps made.
       saved_step: of the encoder that was written: the best dev evaluation, or the last step.
       best: the dev record, None without a dev set.
-      encoder_folder: WORKDIR/encoder, for `--encoder` and `--config.encoder.path`.
+      encoder_folder: WORKDIR/encoder, for `--encoder` and `--config.encoder.path`, which want a
+        folder of the machine: one in a bucket is copied first.
     """
 
     step: int
     saved_step: int
     best: BestDev | None
-    encoder_folder: Path
+    encoder_folder: Path | Address
 
     def __str__(self) -> str:
         dev = ""
@@ -78,7 +80,8 @@ def train_encoder(
 
     Args:
       config: the experiment; its objective is `siamese`, `regression` or `joint`.
-      workdir: folder of checkpoints/, metrics.jsonl, tensorboard/ and encoder/.
+      workdir: folder of checkpoints/, metrics.jsonl, tensorboard/ and encoder/; may be
+        gs://BUCKET/FOLDER.
       resume: go on from the newest good checkpoint.
       overwrite: delete what is in the workdir, once pairs and encoder are there.
       progress: show progress bars.
@@ -87,11 +90,11 @@ def train_encoder(
       BertFlowError: anything the caller can mend; see `bertflow_jax.errors`.
     """
     config = absolute_paths(config.validate())
-    folder = shared_workdir(workdir, resume=resume, overwrite=overwrite)
+    place = shared_workdir(workdir, resume=resume, overwrite=overwrite)
     if overwrite:
         section = config.supervision
         paths = {"supervision.path": section.path, "supervision.dev_path": section.dev_path}
-        check_inputs_outside(folder, {**paths, "encoder.path": config.encoder.path})
+        check_inputs_outside(place, {**paths, "encoder.path": config.encoder.path})
     loss = supervised_part(config)
     pairs = load_training_pairs(config.supervision, loss)
     dev_pairs, metric = load_dev_pairs(config.supervision, loss)
@@ -111,13 +114,13 @@ def train_encoder(
     manifest = _manifest(pairs, labelled, dev_pairs, metric)
     _log.info("%d labelled pairs, dev metric %s", int(labelled.sum()), metric)
     # WORKDIR/encoder is written from the best step.
-    store = CheckpointStore(folder, config.checkpoint.keep, max(1, config.checkpoint.keep_best))
-    with first_holds(folder), store:
+    kept = config.checkpoint.keep, max(1, config.checkpoint.keep_best)
+    with first_holds(place) as held, held.store(*kept) as store:
         check_same_input(config, identity, manifest)
         if resume:
             distributed.share(lambda: check_resume(store, config, identity, manifest))
         if overwrite:
-            distributed.share(lambda: clear_workdir(folder))
+            held.clear()
         experiment = Experiment(config, encoder, pairs, planned_steps(config.train, batches.order))
         best = None if dev_pairs is None else BestDev(metric)
         if resume:
@@ -139,8 +142,8 @@ def train_encoder(
             host = parallel.to_host(state)
             return distributed.share(lambda: dev(host))
 
-        profiler = Profiler(config.profile_steps, folder / "tensorboard")
-        with first_writes_metrics(config, folder, int(state.step)) as sink, profiler:
+        profiler = Profiler(config.profile_steps, held.folder / "tensorboard")
+        with first_writes_metrics(config, held.folder, int(state.step)) as sink, profiler:
             result = run_supervised(
                 config,
                 batches.order,
@@ -158,9 +161,11 @@ def train_encoder(
             )
         state = parallel.to_host(result.state)
         saved = distributed.share(
-            lambda: _finish(folder, store, encoder.encoder, state, result.best)
+            lambda: _finish(held.folder, store, encoder.encoder, state, result.best)
         )
-        return SupervisedResult(int(state.step), saved, result.best, folder / ENCODER_FOLDER)
+        held.publish()
+        written = place / ENCODER_FOLDER
+        return SupervisedResult(int(state.step), saved, result.best, written)
 
 
 def _warn_without_dev(config: Config, dev_pairs: LabelledPairs | None) -> None:

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from bertflow_jax.errors import BertFlowError, ConfigError
-from bertflow_jax.training import profile
-from bertflow_jax.training.profile import Profiler, copy_files, parse_profile_steps
+from bertflow_jax.training.profile import Profiler, parse_profile_steps
 
 
 @pytest.mark.parametrize(
@@ -155,20 +154,3 @@ def test_a_real_trace_holds_the_work_of_its_steps(tmp_path):
     traces = list(tmp_path.glob("plugins/profile/*/*.xplane.pb"))
     assert len(traces) == 1
     assert b"profiled_program" in traces[0].read_bytes()
-
-
-def test_a_remote_folder_gets_the_files_of_a_local_trace(tmp_path, monkeypatch):
-    """The profiler cannot write to a bucket: its files are copied there."""
-    copied = []
-    Calls(monkeypatch)
-    monkeypatch.setattr(profile, "copy_files", lambda source, target: copied.append(target))
-    with Profiler("0:1", "gs://bucket/run/tensorboard") as profiler:
-        walk(profiler, 0, 2, 2)
-    assert copied == ["gs://bucket/run/tensorboard"]
-
-
-def test_copies_keep_names_and_bytes(tmp_path):
-    (tmp_path / "a" / "plugins").mkdir(parents=True)
-    (tmp_path / "a" / "plugins" / "x.pb").write_bytes(b"\0\1")
-    copy_files(tmp_path / "a", str(tmp_path / "b"))
-    assert (tmp_path / "b" / "plugins" / "x.pb").read_bytes() == b"\0\1"

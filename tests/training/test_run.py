@@ -245,7 +245,7 @@ def test_workdir_rules(tmp_path):
     with pytest.raises(WorkdirError, match="blank"):
         prepare_workdir(" ", resume=False, overwrite=False)
     with pytest.raises(WorkdirError, match="no folder of this machine"):
-        prepare_workdir("gs://bucket/run", resume=False, overwrite=False)  # made ./gs:/bucket/run
+        prepare_workdir("s3://bucket/run", resume=False, overwrite=False)  # made ./s3:/bucket/run
     assert prepare_workdir(full, resume=False, overwrite=True) == full
     assert (full / "notes.txt").exists()  # only emptied once the new run can start
     link = tmp_path / "link"

@@ -268,7 +268,7 @@ def test_a_checkpoint_of_before_supervision_is_resumed(tmp_path):
     """Fields it does not have take their defaults; comparing with None refused every old run."""
 
     class Old:
-        folder = tmp_path
+        place = str(tmp_path)
 
         def newest_good(self, check):
             return self.records

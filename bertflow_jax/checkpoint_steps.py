@@ -1,0 +1,98 @@
+"""The step folders of one workdir: which are complete, and how one goes.
+
+`remote.steps.RemoteSteps` is the same for a workdir in a bucket.
+"""
+
+import logging
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from bertflow_jax.errors import WorkdirError
+from bertflow_jax.workdir import UNFINISHED_SAVE
+
+_log = logging.getLogger(__name__)
+_DYING = ".deleted"  # a step on its way out
+
+
+class LocalSteps:
+    """Step folders on a disk.
+
+    Attributes:
+      folder: absolute path of WORKDIR/checkpoints, where steps are written and read.
+      place: what messages call it.
+    """
+
+    def __init__(self, folder: Path):
+        """Take the folder, which need not be there yet."""
+        self.folder = folder
+        self.place = str(folder)
+
+    def steps(self) -> list[int]:
+        """Return the complete steps in ascending order."""
+        if not self.folder.is_dir():
+            return []
+        names = [path.name for path in self.folder.iterdir() if path.is_dir()]
+        return sorted(int(name) for name in names if is_step(name))
+
+    def clean(self) -> None:
+        """Delete what killed saves have left."""
+        dying = sorted(self.folder.glob(f"*{_DYING}")) if self.folder.is_dir() else []
+        for path in [*unfinished(self.folder), *dying]:
+            _log.warning("%s is what a stopped run left of a save: deleted", path)
+            shutil.rmtree(path, ignore_errors=True)
+
+    def need(self, step: int, items: Iterable[str]) -> Path:
+        """Return the folder of a step, in which these items can be read.
+
+        Raises:
+          CheckpointError: they are damaged (RemoteSteps).
+          WorkdirError: they cannot be fetched (RemoteSteps).
+        """
+        return self.folder / str(step)
+
+    def written(self, step: int) -> None:
+        """Take note of a step that was written into the folder.
+
+        Raises:
+          WorkdirError: it is missing, or (RemoteSteps) cannot be uploaded.
+        """
+        if step not in self.steps():
+            raise WorkdirError(f"checkpoint {self.folder / str(step)} is missing after the save")
+
+    def delete(self, step: int) -> None:
+        """Delete a step.
+
+        Raises:
+          WorkdirError: it cannot be deleted.
+        """
+        # Renamed first: a run killed here must not leave a damaged step.
+        dying = self.folder / f"{step}{_DYING}"
+        try:
+            (self.folder / str(step)).rename(dying)
+            shutil.rmtree(dying)
+        except OSError as error:
+            raise WorkdirError(
+                f"checkpoint {self.folder / str(step)} could not be deleted: {error}; the newer "
+                f"ones are kept"
+            ) from error
+
+    def set_aside(self, step: int) -> str:
+        """Rename a step so that it counts no more; return where it is now."""
+        aside = self.folder / f"{step}.passed_over"
+        shutil.rmtree(aside, ignore_errors=True)
+        (self.folder / str(step)).rename(aside)
+        return str(aside)
+
+
+def is_step(name: str) -> bool:
+    """Whether a folder of this name is a step."""
+    # No other spelling of a number than the one that is written: not 007, not superscripts.
+    return name.isascii() and name.isdigit() and str(int(name)) == name
+
+
+def unfinished(folder: Path) -> list[Path]:
+    """Return what killed saves have left in a folder of checkpoints."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if UNFINISHED_SAVE in path.name)

@@ -1,0 +1,82 @@
+"""The folder of an evaluation's results, here or in a bucket."""
+
+import logging
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bertflow_jax.errors import WorkdirError
+from bertflow_jax.remote.address import remote_address
+from bertflow_jax.workdir import prepare_output
+
+_log = logging.getLogger(__name__)
+
+
+class Output:
+    """A local folder to write results into; its files go up where the place is in a bucket.
+
+    As a context it ends with everything uploaded, whatever ended it.
+
+    Attributes:
+      folder: local; of a place in a bucket it is temporary.
+    """
+
+    def __init__(self, place: str, flag: str = "--output"):
+        """Make the folder and show that the place can be written.
+
+        Raises:
+          WorkdirError: it cannot; see `workdir.prepare_output`.
+          DataNotFoundError: no such bucket.
+          ConfigError: a bucket, without the extra `gcs`.
+        """
+        address = remote_address(place, flag)
+        self._remote = address is not None
+        if address is None:
+            self.folder = prepare_output(place, flag)
+            self._shown = str(self.folder)
+            return
+        from bertflow_jax.remote.bucket import BucketFolder
+        from bertflow_jax.remote.uploads import Uploads
+        from bertflow_jax.remote.workdir import show_writable, temporary_folder
+
+        bucket = BucketFolder(address, flag)
+        show_writable(bucket)
+        self.folder, self._shown = temporary_folder(), str(address)
+        self._uploads = Uploads(bucket, self.folder)
+
+    def place(self, name: str) -> str:
+        """Return what messages call a file of the output."""
+        return f"{self._shown}/{name}" if self._remote else str(Path(self._shown) / name)
+
+    def publish(self) -> None:
+        """Upload what has been written since the last time.
+
+        Raises:
+          WorkdirError: a file cannot be uploaded; the local copies stay.
+        """
+        if not self._remote:
+            return
+        try:
+            self._uploads.send(self.folder.rglob("*"))
+        except WorkdirError as error:
+            self._remote = False  # not again, and the folder stays
+            raise WorkdirError(f"{error}; the results are kept in {self.folder}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.publish()
+        except WorkdirError as failed:
+            if error is None:
+                raise
+            _log.warning("%s", failed)  # beside the error that ends the evaluation
+        if self._remote:
+            shutil.rmtree(self.folder, ignore_errors=True)
