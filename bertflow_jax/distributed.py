@@ -8,15 +8,16 @@ here is the identity.
 import json
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
 from bertflow_jax import errors
-from bertflow_jax.errors import BertFlowError, ConfigError
+from bertflow_jax.errors import BertFlowError, ConfigError, DataError
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 # Seconds that a process waits for the others when it ends: they end together, or one has failed.
 _PATIENCE = 60
@@ -107,6 +108,23 @@ def share(make: Callable[[], Any]) -> Any:
     if "error" in said:
         raise getattr(errors, said["error"], BertFlowError)(said["text"])
     return said["value"]
+
+
+def together(make: Callable[[], T]) -> T:
+    """Return make(), which every process does for itself.
+
+    Raises:
+      BertFlowError: make() raised it here, or something in another process: none waits for one that
+        has gone.
+    """
+    failed: BertFlowError | None = None
+    try:
+        made = make()
+    except BertFlowError as error:
+        failed = error
+    if not any_process(failed is not None)[0]:
+        return made
+    raise failed or DataError("another process of this run has stopped; its message says why")
 
 
 def share_arrays(tree: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,10 @@ from bertflow_jax.errors import DataError
 from bertflow_jax.interrupt import Interrupt
 from bertflow_jax.remote.address import Address, remote_address
 from bertflow_jax.scores import Score
-from bertflow_jax.training.metrics import MetricsWriter
+from bertflow_jax.training.metrics import METRICS_FILE, MetricsWriter
 from bertflow_jax.workdir import clear_workdir, lock_workdir, prepare_workdir
 
+_log = logging.getLogger(__name__)
 if TYPE_CHECKING:
     from bertflow_jax.remote.workdir import RunWorkdir
 
@@ -50,6 +52,23 @@ class Held:
         """Return the checkpoints of the workdir."""
         steps = None if self.remote is None else self.remote.steps
         return CheckpointStore(self.folder, keep, keep_best, steps)
+
+    def goes_on(self, store: CheckpointStore) -> bool:
+        """Return whether --resume finds something to go on from.
+
+        A run that was killed before its first checkpoint has left metrics alone: it starts anew.
+        Without a trace of a run the folder is a mistake, which `CheckpointStore` names.
+        """
+
+        def find() -> bool:
+            if store.steps() or not (self.folder / METRICS_FILE).is_file():
+                return True
+            _log.warning(
+                "%s: no checkpoint was saved before the run was stopped: it starts anew", self.place
+            )
+            return False
+
+        return distributed.share(find)
 
     def clear(self) -> None:
         """Delete what is in the workdir; all processes call it, the first one acts."""

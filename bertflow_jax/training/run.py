@@ -99,12 +99,12 @@ def train(
                 "cache_dir": config.cache_dir,
             },
         )
-    corpus = load_text(config.data)
-    encoder = load_encoder(config)
+    corpus, encoder = distributed.together(lambda: (load_text(config.data), load_encoder(config)))
     identity = encoder.identity()
     kept = config.checkpoint.keep, config.checkpoint.keep_best
     with first_holds(place) as held, held.store(*kept) as store:
         check_same_input(config, identity, corpus.manifest)
+        resume = resume and held.goes_on(store)
         if resume:
             distributed.share(lambda: check_resume(store, config, identity, corpus.manifest))
         text = None

@@ -96,11 +96,15 @@ def train_encoder(
         paths = {"supervision.path": section.path, "supervision.dev_path": section.dev_path}
         check_inputs_outside(place, {**paths, "encoder.path": config.encoder.path})
     loss = supervised_part(config)
-    pairs = load_training_pairs(config.supervision, loss)
-    dev_pairs, metric = load_dev_pairs(config.supervision, loss)
-    _warn_without_dev(config, dev_pairs)
     use_compilation_cache()
-    encoder = load_encoder(config)
+    pairs, (dev_pairs, metric), encoder = distributed.together(
+        lambda: (
+            load_training_pairs(config.supervision, loss),
+            load_dev_pairs(config.supervision, loss),
+            load_encoder(config),
+        )
+    )
+    _warn_without_dev(config, dev_pairs)
     pairs, labelled = _labelled(config, pairs)
     batches = PairBatches(
         pairs,
@@ -117,6 +121,7 @@ def train_encoder(
     kept = config.checkpoint.keep, max(1, config.checkpoint.keep_best)
     with first_holds(place) as held, held.store(*kept) as store:
         check_same_input(config, identity, manifest)
+        resume = resume and held.goes_on(store)
         if resume:
             distributed.share(lambda: check_resume(store, config, identity, manifest))
         if overwrite:

@@ -242,6 +242,19 @@ def test_sigterm_to_one_process_stops_both_and_the_first_saves(folder):
     assert f"stopped after step {store.steps()[-1]}, which is saved" in ends[0]
 
 
+def test_a_text_that_one_process_lacks_ends_both(folder):
+    """The one with the text waited for the other, which had ended."""
+    made, address = config(folder, "flow"), free_address()
+    lacks = dataclasses.replace(made, data=DataConfig(path=str(folder / "nothing.txt")))
+    pair = [
+        start_command(one, folder / f"lacks_{i}", address, i) for i, one in enumerate((made, lacks))
+    ]
+    ends = [process.communicate(timeout=200)[1] for process in pair]
+    assert [process.returncode for process in pair] == [2, 2], ends
+    assert "another process of this run has stopped" in ends[0]
+    assert "nothing.txt" in ends[1]
+
+
 def test_a_mistake_that_one_process_sees_ends_both(folder, one_device):
     """The others waited for one that had gone."""
     made, address = config(folder, "flow"), free_address()

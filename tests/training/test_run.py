@@ -293,6 +293,17 @@ def test_resume_without_a_checkpoint_is_an_error(folder, tmp_path):
         train(_config(folder, 5), tmp_path / "fresh", resume=True)
 
 
+def test_resume_of_a_run_killed_before_its_first_checkpoint_starts_anew(folder, tmp_path, caplog):
+    """A job that is always started with --resume ended for good."""
+    workdir = tmp_path / "killed"
+    workdir.mkdir()
+    (workdir / "metrics.jsonl").write_text('{"step": 3, "bits_per_dim": 1.0}\n')
+    train(_config(folder, 5), workdir, resume=True)
+    assert "it starts anew" in caplog.text
+    lines = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
+    assert [line["step"] for line in lines] == [5]
+
+
 def test_two_runs_in_one_workdir(folder, tmp_path):
     """Both once ended well, and the checkpoints of one of them were gone."""
     with lock_workdir(tmp_path), pytest.raises(WorkdirError, match="in use by another run"):
