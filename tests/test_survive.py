@@ -8,5 +8,5 @@ from benchmarks.survive import survive
 @pytest.mark.slow
 def test_two_kills_of_each_signal(tmp_path, capsys):
     """What a kill between two files of a save leaves, or a step counted twice, shows here alone."""
-    assert survive(2, "KILL", 0, 40, tmp_path), capsys.readouterr().out
-    assert survive(2, "TERM", 0, 40, tmp_path), capsys.readouterr().out
+    assert survive(2, "KILL", 0, 400, tmp_path), capsys.readouterr().out
+    assert survive(2, "TERM", 0, 400, tmp_path), capsys.readouterr().out

@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from types import TracebackType
 
-from tensorboardX import SummaryWriter
-
 METRICS_FILE = "metrics.jsonl"
 
 
@@ -21,11 +19,12 @@ class MetricsWriter:
         self.path = workdir / METRICS_FILE
         self._keep_until(resume_step)
         self._file = self.path.open("a", encoding="utf-8")
-        self._events = (
-            SummaryWriter(str(workdir / "tensorboard"), purge_step=resume_step + 1)
-            if tensorboard
-            else None
-        )
+        self._events = None
+        if tensorboard:
+            from tensorboardX import SummaryWriter  # which loads torch where that is installed
+
+            folder = str(workdir / "tensorboard")
+            self._events = SummaryWriter(folder, purge_step=resume_step + 1)
 
     def _keep_until(self, step: int) -> None:
         if not self.path.is_file():

@@ -15,6 +15,7 @@ from bertflow_jax.config import CheckpointConfig, Config, FlowConfig, Supervisio
 from bertflow_jax.interrupt import Interrupt, Preempted
 from bertflow_jax.training import loop, supervised_loop
 from bertflow_jax.training.fit import initial_state, prepare_data
+from bertflow_jax.training.order import ExampleOrder
 from bertflow_jax.training.steps import StepMetrics
 from bertflow_jax.training.supervised_steps import SupervisedMetrics, SupervisedState
 
@@ -89,14 +90,6 @@ def test_a_supervised_run_is_saved():
     saved, finished = [], []
     one = np.float32(1)
 
-    class Batches:
-        class order:
-            batch_size = 4
-            steps_for = staticmethod(lambda epochs: 20)
-
-        def batch(self, step):
-            return step
-
     def step(state, batch):
         if batch == 6:
             signal.raise_signal(signal.SIGTERM)
@@ -107,7 +100,8 @@ def test_a_supervised_run_is_saved():
     with pytest.raises(Preempted):
         supervised_loop.run_supervised(
             config,
-            Batches(),
+            ExampleOrder(80, 4, 0),
+            lambda step: step,
             step,
             SupervisedState(jnp.zeros((), jnp.int32), {}, {}, {}, {}),
             save=lambda state, best, value: saved.append(int(state.step)),

@@ -11,6 +11,7 @@ import scipy.stats
 from bertflow_jax.config import Config, EncoderConfig, SupervisionConfig, TrainConfig
 from bertflow_jax.data.supervision import LabelledPairs
 from bertflow_jax.embed import SentenceEncoder
+from bertflow_jax.training.order import ExampleOrder
 from bertflow_jax.training.supervised_dev import BestDev, DevSet, is_better
 from bertflow_jax.training.supervised_loop import run_supervised
 from bertflow_jax.training.supervised_optimizer import split_params
@@ -43,16 +44,6 @@ def test_direction(metric, values, best):
     assert not is_better(metric, NAN, None)
 
 
-class _Batches:
-    """A stand-in for data: the loop asks for the order and for batches it does not look at."""
-
-    class order:
-        batch_size = 4
-
-    def batch(self, step):
-        return step
-
-
 def _loop(metric, values, patience, steps=20, eval_every=2):
     """Run the loop over steps that do nothing, with a dev metric that takes given values."""
     config = Config(
@@ -71,7 +62,8 @@ def _loop(metric, values, patience, steps=20, eval_every=2):
 
     result = run_supervised(
         config,
-        _Batches(),
+        ExampleOrder(20, 4, 0),
+        lambda step: step,  # the loop does not look at batches
         step,
         SupervisedState(jnp.zeros((), jnp.int32), {}, {}, {}, {}),
         evaluate=lambda state: next(given),
