@@ -17,7 +17,8 @@ from bertflow_jax.errors import ConfigError
 from bertflow_jax.workdir import prepare_workdir
 
 _CONFIG = config_flags.DEFINE_config_file(
-    "config", help_string="File of the experiment; bertflow_jax/config.py lists what --config.* sets."
+    "config",
+    help_string="File of the experiment; bertflow_jax/config.py lists what --config.* sets.",
 )
 _WORKDIR = flags.DEFINE_string("workdir", "", "Folder of checkpoints and metrics.")
 _RESUME = flags.DEFINE_bool("resume", False, "Go on from the newest good checkpoint.")

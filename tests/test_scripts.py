@@ -122,7 +122,9 @@ def test_a_detached_run_is_stopped_by_its_pid_and_leaves_its_exit_code(fake, tmp
     (tmp_path / "bertflow" / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / "bertflow" / ".venv" / "bin" / "activate").write_text("PATH=$PWD/.venv/bin:$PATH\n")
     python = tmp_path / "bertflow" / ".venv" / "bin" / "python"
-    python.write_text("#!/bin/sh\ntrap 'echo saved; exit 75' TERM\necho on\nwhile :; do sleep 0.1; done\n")
+    python.write_text(
+        "#!/bin/sh\ntrap 'echo saved; exit 75' TERM\necho on\nwhile :; do sleep 0.1; done\n"
+    )
     python.chmod(0o755)
     log, stop = tmp_path / "run.log", "kill $(cat ../run.pid)"
     started = calls[0][8].removeprefix("--command=")
