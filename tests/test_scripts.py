@@ -178,6 +178,7 @@ def test_a_failing_command_ends_the_script(fake, tmp_path):
 FLAGS = {
     "tpu-vm create": {"zone", "accelerator-type", "version", "spot"},
     "tpu-vm delete": {"zone"},
+    "tpu-vm describe": {"zone"},
     "tpu-vm list": {"zone"},
     "tpu-vm ssh": {"zone", "worker", "command"},
     "tpu-vm scp": {"zone", "worker", "recurse"},
