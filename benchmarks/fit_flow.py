@@ -81,10 +81,18 @@ def port_timer(embeddings: np.ndarray, batch: int):
 
 def main() -> None:
     """Print one line a dimension."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--dims", default="384,768")
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--dims", default="384,768", help="dimensions D of the embeddings; default: %(default)s"
+    )
+    parser.add_argument(
+        "--batch", type=int, default=32, help="examples of a step; default: %(default)s"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=7, help="measurements of each; default: %(default)s"
+    )
     options = parser.parse_args()
     with_port = importlib.util.find_spec("torch") is not None
     for dims in map(int, options.dims.split(",")):

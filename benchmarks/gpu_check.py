@@ -3,9 +3,10 @@
     python -m benchmarks.gpu_check [--sections=machine,tests,cached,online,embed] [--tiny]
 
 Every section runs in a process of its own, which is ended when its time is up; one that fails is
-reported and does not stop the others. The end is a Markdown block for docs/benchmarks.md, and the
-exit code is 1 if anything failed. Needs no network. What a machine without a package index lacks is
-installed from wheels beforehand: pip install --no-index --find-links=DIR -r requirements.txt pytest
+reported and does not stop the others. The end is a Markdown block for docs/benchmarks.md and a line
+that says whether all sections passed or which failed; the exit code is 1 if any did. Needs pytest,
+but no network. What a machine without a package index lacks is installed from wheels beforehand:
+pip install --no-index --find-links=DIR -r requirements.txt -r requirements-dev.txt
 
   machine  card, driver, versions
   tests    pytest -m device on the card: encoder, flow and pooling against stored numbers, batches
@@ -189,10 +190,19 @@ def run_section(section: str, tiny: bool, limit: float) -> tuple[bool, str, floa
 
 def main() -> None:
     """Run the sections, print the block."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sections", default=",".join(LIMITS))
-    parser.add_argument("--tiny", action="store_true", help="toy sizes on a CPU")
-    parser.add_argument("--limit_s", type=float, help="of every section; default: each its own")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--sections", default=",".join(LIMITS), help="which to run; default: %(default)s"
+    )
+    parser.add_argument("--tiny", action="store_true", help="toy sizes on a CPU; default: off")
+    parser.add_argument(
+        "--limit_s",
+        type=float,
+        help="seconds of every section; default: "
+        + ", ".join(f"{k} {v}" for k, v in LIMITS.items()),
+    )
     parser.add_argument("--body", choices=BODIES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.body:
@@ -213,6 +223,7 @@ def main() -> None:
         shown = output if section != "tests" else "\n".join(output.splitlines()[-3:])
         block.append(f"{section} ({seconds:.0f} s{'' if good else ', FAILED'}):\n\n{shown}")
     print("\n" + "=" * 80 + "\n" + "\n\n".join(block))
+    print(f"\nfailed: {', '.join(failed)}" if failed else "\nall sections passed")
     if failed:
         raise SystemExit(1)
 

@@ -71,9 +71,13 @@ def peak_memory(encoder: str, path: Path, cache: Path) -> tuple[float, float]:
 
 def main() -> None:
     """Measure both."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--encoder", required=True)
-    parser.add_argument("--rows", default="", help="numbers of rows; none: no memory is measured")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--encoder", required=True, help="folder, Hub id or mini_bert")
+    parser.add_argument(
+        "--rows", default="", help="numbers of rows; default: none, no memory is measured"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bertflow-process-") as folder:
         cache = Path(folder) / "cache"

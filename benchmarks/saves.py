@@ -41,9 +41,15 @@ def measure(features: int, repeats: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--features", default="384,1024")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--features", default="384,1024", help="dimensions D of the flow; default: %(default)s"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="saves that are timed; default: %(default)s"
+    )
     options = parser.parse_args()
     for features in options.features.split(","):
         measure(int(features), options.repeats)

@@ -93,12 +93,31 @@ def print_text(examples: int, dims: int, repeats: int) -> None:
 
 def main() -> None:
     """Print the table, and what ten times the text costs."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--dims", default="384,768,1024")
-    parser.add_argument("--batches", default="32,256,1024,4096", help="none: no table")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of one measurement, about")
-    parser.add_argument("--text", type=int, default=8192, help="examples N")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--dims",
+        default="384,768,1024",
+        help="dimensions D of the embeddings; default: %(default)s",
+    )
+    parser.add_argument(
+        "--batches",
+        default="32,256,1024,4096",
+        help="examples of a step; none: no table; default: %(default)s",
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="measurements of each; default: %(default)s"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=0.5, help="of one measurement, about; default: %(default)s"
+    )
+    parser.add_argument(
+        "--text",
+        type=int,
+        default=8192,
+        help="examples N of the short fit; 0: none; default: %(default)s",
+    )
     options = parser.parse_args()
     kind = jax.devices()[0].device_kind
     print(

@@ -182,12 +182,30 @@ def _leftovers(workdir: Path) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--signal", choices=sorted(_ENDS), default="KILL")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--objective", choices=("flow", "regression"), default="flow")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--kills", type=int, default=20, help="how often the run is killed; default: %(default)s"
+    )
+    parser.add_argument(
+        "--signal", choices=sorted(_ENDS), default="KILL", help="what it gets; default: %(default)s"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the random moments; default: %(default)s"
+    )
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=300,
+        help="of the run; more for more kills; default: %(default)s",
+    )
+    parser.add_argument(
+        "--objective",
+        choices=("flow", "regression"),
+        default="flow",
+        help="what is trained; default: %(default)s",
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bertflow-survive-") as folder:
         fine = survive(

@@ -198,11 +198,21 @@ def run(topology: str, model: str, encoder: BertConfig, case: Case) -> tuple[str
 
 def main() -> None:
     """Compile the programs asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--topologies", default="v5e:2x4,v4:2x2x2")
-    parser.add_argument("--models", default="base,large")
-    parser.add_argument("--programs", default=",".join(KINDS))
-    parser.add_argument("--json", type=Path, help="file for everything measured")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--topologies",
+        default="v5e:2x4,v4:2x2x2",
+        help="slices as KIND:SHAPE; default: %(default)s",
+    )
+    parser.add_argument(
+        "--models", default="base,large", help="BERT shapes of benchmarks.gpu; default: %(default)s"
+    )
+    parser.add_argument(
+        "--programs", default=",".join(KINDS), help="which kinds of them; default: %(default)s"
+    )
+    parser.add_argument("--json", type=Path, help="file for everything measured; default: none")
     options = parser.parse_args()
     chosen = {"topologies": CHIPS, "models": MODELS, "programs": KINDS}
     for flag, known in chosen.items():

@@ -66,22 +66,35 @@ class LocalSteps:
         Raises:
           WorkdirError: it cannot be deleted.
         """
+        path = self.folder / str(step)
+        if path.is_symlink() or not (path / "state").is_dir():
+            _log.warning("%s is no checkpoint of ours and stays", path)
+            return
         # Renamed first: a run killed here must not leave a damaged step.
         dying = self.folder / f"{step}{_DYING}"
         try:
-            (self.folder / str(step)).rename(dying)
+            path.rename(dying)
             shutil.rmtree(dying)
         except OSError as error:
             raise WorkdirError(
-                f"checkpoint {self.folder / str(step)} could not be deleted: {error}; the newer "
-                f"ones are kept"
+                f"checkpoint {path} could not be deleted: {error}; the newer ones are kept"
             ) from error
 
     def set_aside(self, step: int) -> str:
-        """Rename a step so that it counts no more; return where it is now."""
+        """Rename a step so that it counts no more; return where it is now.
+
+        Raises:
+          WorkdirError: it cannot be renamed.
+        """
         aside = self.folder / f"{step}.passed_over"
-        shutil.rmtree(aside, ignore_errors=True)
-        (self.folder / str(step)).rename(aside)
+        try:
+            if aside.is_dir():
+                shutil.rmtree(aside)
+            (self.folder / str(step)).rename(aside)
+        except OSError as error:
+            raise WorkdirError(
+                f"checkpoint {self.folder / str(step)} cannot be renamed to {aside}: {error}"
+            ) from error
         return str(aside)
 
 

@@ -21,6 +21,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 # Seconds that a process waits for the others when it ends: they end together, or one has failed.
 _PATIENCE = 60
+_WAIT = 300  # seconds for all processes to start; JAX then ends the process itself, with SIGABRT
 
 
 def initialize(
@@ -46,9 +47,21 @@ def initialize(
         raise ConfigError(f"--process_id={process_id} must be below --num_processes")
     if not any(given) and not automatic:
         return
+    # Ours saves and ends with its own exit code; JAX's handler would take SIGTERM and go on.
+    jax.config.update("jax_enable_preemption_service", False)
+    if coordinator:
+        _log.warning(
+            "process %d waits for the %d processes of %s, for up to %d seconds",
+            process_id,
+            num_processes,
+            coordinator,
+            _WAIT,
+        )
     try:
         if automatic:
-            jax.distributed.initialize(shutdown_timeout_seconds=_PATIENCE)
+            jax.distributed.initialize(
+                initialization_timeout=_WAIT, shutdown_timeout_seconds=_PATIENCE
+            )
         else:
             jax.distributed.initialize(
                 coordinator,
@@ -56,6 +69,7 @@ def initialize(
                 process_id,
                 # Else SLURM's variables would leave each process one device of its machine.
                 cluster_detection_method="deactivate",
+                initialization_timeout=_WAIT,
                 shutdown_timeout_seconds=_PATIENCE,
             )
     except (ValueError, RuntimeError) as error:
@@ -99,6 +113,8 @@ def share(make: Callable[[], Any]) -> Any:
             said = {"value": make()}
         except BertFlowError as error:
             said = {"error": type(error).__name__, "text": str(error)}
+        except OSError as error:  # the others must hear of it
+            said = {"error": "WorkdirError", "text": str(error)}
     raw = json.dumps(said).encode()
     length = int(multihost_utils.broadcast_one_to_all(np.int32(len(raw))))
     buffer = np.zeros(length, np.uint8)

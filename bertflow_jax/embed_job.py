@@ -212,3 +212,4 @@ def _write_index(folder: Path, parts: list[Part]) -> None:
         _log.info("%s: index.json is written when every part is there", folder)
         return
     write_json_whole(folder / INDEX, _index(parts))
+    _log.info("%s lists %d rows in %d parts", folder / INDEX, parts[-1].stop, len(parts))

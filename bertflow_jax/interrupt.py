@@ -34,18 +34,20 @@ class Interrupt:
       terminated: whether SIGTERM came first.
     """
 
-    def __init__(self, notice: str = "", *, preemptible: bool = True) -> None:
+    def __init__(self, notice: str = "", *, preemptible: bool = True, alone: bool = True) -> None:
         """Take a notice that the first request writes to stderr.
 
         Args:
           notice: the text.
           preemptible: take SIGTERM too; False where there is nothing to save. A program that
             handles SIGTERM itself keeps its handler.
+          alone: False where other processes must stop at the same place: a second Ctrl-C then
+            waits for it too.
         """
         self.requested = False
         self.terminated = False
         self._notice = notice.encode()
-        self._preemptible = preemptible
+        self._preemptible, self._alone = preemptible, alone
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupt":
@@ -63,7 +65,7 @@ class Interrupt:
                 signal.signal(number, handler)
 
     def _handle(self, number: int, frame: object) -> None:
-        if self.requested and number == signal.SIGINT:
+        if self.requested and number == signal.SIGINT and self._alone:
             raise KeyboardInterrupt
         if self.requested:
             return

@@ -1,6 +1,7 @@
 """A finished run, restored for evaluation and embedding."""
 
 import dataclasses
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from bertflow_jax.remote.address import remote_address
 from bertflow_jax.training.metrics import METRICS_FILE
 from bertflow_jax.training.run import check_same, load_encoder
 from bertflow_jax.training.supervised_state import ENCODER_ITEM, trained_shapes, with_trained
+
+_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +90,16 @@ def _load(store: CheckpointStore, place: str, step: int | str | None, metrics: P
         flow = jax.eval_shape(lambda: init_variables(config.flow, features, 0))
         return {"flow": flow, **({ENCODER_ITEM: trained_shapes(encoder.encoder)} if joint else {})}
 
-    arrays, records = store.newest_good(lambda found: store.restore(found, abstract), wanted)
+    def restore(found: int) -> tuple[dict[str, Any], Records]:
+        return store.restore(found, abstract)
+
+    try:
+        arrays, records = store.newest_good(restore, wanted)
+    except CheckpointError as error:
+        if step is not None or wanted is None:
+            raise
+        _log.warning("%s; the best step is passed over for the newest good one", error)
+        arrays, records = store.newest_good(restore)
     identity = encoder.identity()
     found = records.state["step"]
     check_same("encoder", records.encoder, identity, f"{store.place}/{found}")

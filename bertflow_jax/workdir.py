@@ -58,6 +58,9 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
         prepare_remote(address, resume=resume, overwrite=overwrite)
         return address
     folder = prepare_output(workdir, "--workdir")
+    saves = folder / _CHECKPOINTS
+    if os.path.lexists(saves) and not saves.is_dir():
+        raise WorkdirError(f"--workdir={workdir}: {saves} is no folder; move it away")
     if resume or not _holds_a_run(folder):
         return folder
     if not overwrite:
@@ -119,7 +122,13 @@ def lock_workdir(folder: Path, flag: str = "--workdir") -> Iterator[None]:
     Raises:
       WorkdirError: another run holds it; names `flag`.
     """
-    with (folder / _LOCK).open("w") as file:
+    try:
+        file = (folder / _LOCK).open("w")
+    except OSError as error:
+        raise WorkdirError(
+            f"{flag}={folder}: {folder / _LOCK} cannot be opened ({error.strerror})"
+        ) from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -42,7 +42,11 @@ run() {
   fi
 }
 
-# Run a command line on every host of the slice at the same time.
+# Run a command line on one host of the slice, by its number, or on "all" at the same time.
+on_hosts() {
+  run gcloud compute tpus tpu-vm ssh "$TPU_NAME" "${location[@]}" --worker="$1" --command="$2"
+}
+
 on_all_hosts() {
-  run gcloud compute tpus tpu-vm ssh "$TPU_NAME" "${location[@]}" --worker=all --command="$1"
+  on_hosts all "$1"
 }

@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
-# Run one command of the project on every host of a TPU at the same time.
+# Run one command of the project on every host of a TPU at the same time, or on one of them.
 #
-#   [VARIABLE=value ...] scripts/tpu_run.sh [--detach] [--dry_run] COMMAND [ARGUMENT ...]
+#   [VARIABLE=value ...] scripts/tpu_run.sh [--detach] [--worker=N] [--dry_run] COMMAND [ARGUMENT ...]
 #
-#   scripts/tpu_run.sh python train.py --config=configs/text.py --workdir=gs://BUCKET/runs/mine
+#   scripts/tpu_run.sh --detach python train.py --config=configs/text.py --workdir=gs://BUCKET/runs/mine
+#   scripts/tpu_run.sh --worker=0 tail -f ../run.log
 #
-# --detach   go on without this terminal; the output is in run.log beside the project on each host
-# --dry_run  print the commands instead of running them
+# The flags of this script stand before COMMAND; those behind it are COMMAND's own.
+#
+# --detach    go on without this terminal; on each host the files beside the project are run.log (the
+#             output, at its end "exit code N") and run.pid (the process)
+# --worker=N  on host N alone, the first is 0
+# --dry_run   print the commands instead of running them
 #
 # TPU_NAME  name of the TPU; bertflow
 # ZONE      where; europe-west4-b
@@ -19,12 +24,17 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/tpu_common.sh"
 
 detach=false
+worker=all
 while [[ ${1:-} == --* ]]; do
   case $1 in
     --detach) detach=true ;;
+    --worker=*)
+      worker=${1#*=}
+      [[ $worker =~ ^[0-9]+$ ]] || refuse "$1: the number of a host is needed, the first is 0"
+      ;;
     --dry_run) dry_run=true ;;
     --help) usage && exit 0 ;;
-    *) refuse "unexpected argument '$1'" ;;
+    *) refuse "unexpected argument '$1' before COMMAND" ;;
   esac
   shift
 done
@@ -34,8 +44,10 @@ fi
 
 command="cd $FOLDER && . .venv/bin/activate && "
 if $detach; then
-  command+="(nohup $(quoted "$@") >../run.log 2>&1 </dev/null &)"
+  # The shell that waits tells the exit code; SIGTERM is for the process of run.pid.
+  watched="$(quoted "$@") & echo \$! >../run.pid; wait \$!; echo exit code \$?"
+  command+="(nohup bash -c $(quoted "$watched") >../run.log 2>&1 </dev/null &)"
 else
   command+="exec $(quoted "$@")"
 fi
-on_all_hosts "$command"
+on_hosts "$worker" "$command"

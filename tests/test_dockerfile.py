@@ -92,6 +92,29 @@ def test_a_build_argument_chooses_the_devices():
     assert ("ARG", "JAX=") in instructions()
 
 
+def test_parquet_is_installed_within_the_bounds_of_its_extra():
+    """embed --output=x.parquet would end with the advice to install into an image without pip."""
+    text = (ROOT / "pyproject.toml").read_text("utf-8")
+    (bound,) = re.findall(r'^parquet = \["(.*)"\]', text, re.MULTILINE)
+    (install,) = [rest for name, rest in instructions() if name == "RUN" and "-r req" in rest]
+    assert bound in shlex.split(install)
+
+
+def test_what_is_cached_lies_where_the_user_may_write():
+    """A volume mounted over a folder that is not there belongs to root: every download fails."""
+    settings = dict(
+        word.split("=", 1)
+        for name, rest in instructions() if name == "ENV" for word in shlex.split(rest)
+    )  # fmt: skip
+    cache = PurePosixPath("/home/bertflow/.cache")
+    for name in ("HF_HOME", "BERTFLOW_COMPILATION_CACHE"):
+        assert cache in PurePosixPath(settings[name]).parents
+    (made,) = [rest for name, rest in instructions() if name == "RUN" and "useradd" in rest]
+    owned = shlex.split(made.partition("install --directory")[2])
+    assert "--owner=bertflow" in owned
+    assert str(cache) in owned
+
+
 def test_the_last_stage_has_no_root_and_no_build_tools():
     stages = [i for i, (name, _) in enumerate(instructions()) if name == "FROM"]
     final = instructions()[stages[-1] :]

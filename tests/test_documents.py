@@ -6,6 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bertflow_jax import SentenceEncoder
+from bertflow_jax.data.rows import open_rows
+from bertflow_jax.embed_job import EmbedJob, run_job
 from bertflow_jax.evaluation.tasks import evaluate_task
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,6 +36,21 @@ def test_flags_of_embed_are_there(path):
     text = path.read_text("utf-8").replace("\\\n", " ")
     for command in re.findall(r"-m bertflow_jax\.embed ([^`\n]*)", text):
         assert set(re.findall(r"--(\w+)", command)) <= known, command
+
+
+def test_the_example_that_loads_parts_gives_the_rows_in_order(tmp_path, monkeypatch):
+    """An index whose fields have other names than the example says."""
+    text = (ROOT / "docs" / "tpu.md").read_text("utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    texts = ["A man sleeps.", "It rains.", "Two dogs run."]
+    (tmp_path / "in.txt").write_text("\n".join(texts) + "\n")
+    encoder = SentenceEncoder.from_pretrained("mini_bert")
+    rows = open_rows(tmp_path / "in.txt")
+    run_job(encoder, EmbedJob(rows, tmp_path / "vectors", shard_rows=2))
+    monkeypatch.chdir(tmp_path)
+    space = {}
+    exec(example, space)
+    np.testing.assert_allclose(space["vectors"], encoder.encode(texts), atol=1e-5)
 
 
 def test_the_example_of_ones_own_method_runs(capsys):

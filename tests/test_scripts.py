@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,7 @@ def test_shellcheck_finds_nothing(path):
         ("tpu_setup.sh", []),
         ("tpu_run.sh", RUN),
         ("tpu_run.sh", ["--detach", *RUN]),
+        ("tpu_run.sh", ["--worker=0", *RUN]),
     ],
 )
 def test_the_dry_run_prints_what_would_run(fake, script, arguments):
@@ -109,7 +111,38 @@ def test_arguments_reach_the_host_as_they_are(fake, tmp_path, detach):
         cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
     said = (tmp_path / "run.log").read_text() if detach else done.stdout
-    assert said.splitlines() == [str(tmp_path / "bertflow"), *RUN[1:]]
+    last = ["exit code 0"] if detach else []
+    assert said.splitlines() == [str(tmp_path / "bertflow"), *RUN[1:], *last]
+
+
+def test_a_detached_run_is_stopped_by_its_pid_and_leaves_its_exit_code(fake, tmp_path):
+    """A pid of the waiting shell: SIGTERM ends that, and the run goes on and on unseen."""
+    _, calls = fake("tpu_run.sh", "--detach", "--worker=1", "python", "train.py")
+    assert "--worker=1" in calls[0]
+    (tmp_path / "bertflow" / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / "bertflow" / ".venv" / "bin" / "activate").write_text("PATH=$PWD/.venv/bin:$PATH\n")
+    python = tmp_path / "bertflow" / ".venv" / "bin" / "python"
+    python.write_text(
+        "#!/bin/sh\ntrap 'echo saved; exit 75' TERM\necho on\nwhile :; do sleep 0.1; done\n"
+    )
+    python.chmod(0o755)
+    log, stop = tmp_path / "run.log", "kill $(cat ../run.pid)"
+    started = calls[0][8].removeprefix("--command=")
+    subprocess.run(["bash", "-c", started], cwd=tmp_path, check=True, timeout=60)
+    for wanted in ("on\n", "on\nsaved\nexit code 75\n"):
+        until = time.monotonic() + 30
+        while (not log.exists() or log.read_text() != wanted) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert log.read_text() == wanted
+        if "exit" not in wanted:
+            subprocess.run(["bash", "-c", stop], cwd=tmp_path / "bertflow", check=True)
+
+
+def test_a_host_that_is_no_number(fake):
+    """--worker=all behind --worker= would start a second run beside the first one."""
+    done, calls = fake("tpu_run.sh", "--worker=first", *RUN)
+    assert (done.returncode, calls) == (2, [])
+    assert "--worker=first" in done.stderr
 
 
 @pytest.mark.parametrize("path", CALLED, ids=lambda path: path.name)
@@ -145,6 +178,7 @@ def test_a_failing_command_ends_the_script(fake, tmp_path):
 FLAGS = {
     "tpu-vm create": {"zone", "accelerator-type", "version", "spot"},
     "tpu-vm delete": {"zone"},
+    "tpu-vm describe": {"zone"},
     "tpu-vm list": {"zone"},
     "tpu-vm ssh": {"zone", "worker", "command"},
     "tpu-vm scp": {"zone", "worker", "recurse"},

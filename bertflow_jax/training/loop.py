@@ -109,7 +109,7 @@ def run_fit(
     bar = progress_bar(total=last, initial=done, unit="step", disable=not progress)
     profiler = profiler or Profiler("", "")
     profiler.at(done)
-    with bar, Interrupt(preemptible=save is not None) as interrupt:
+    with bar, Interrupt(preemptible=save is not None, alone=not distributed.several()) as interrupt:
         try:
             while done < last:
                 check_together(interrupt)

@@ -13,7 +13,7 @@ import numpy as np
 from bertflow_jax import distributed
 from bertflow_jax.checkpoint import CheckpointStore
 from bertflow_jax.config import Config
-from bertflow_jax.errors import DataError
+from bertflow_jax.errors import ConfigError, DataError
 from bertflow_jax.interrupt import Interrupt
 from bertflow_jax.remote.address import Address, remote_address
 from bertflow_jax.scores import Score
@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 
 
 def shared_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Path | Address:
-    """Return the absolute workdir as the first process sees it; see `workdir.prepare_workdir`."""
+    """Return the absolute workdir as the first process sees it; see `workdir.prepare_workdir`.
+
+    Raises:
+      ConfigError: the processes were not given the same flags; besides what prepare_workdir raises.
+    """
+    flags = distributed.share(lambda: [resume, overwrite])
+    if distributed.any_process(flags != [resume, overwrite])[0]:
+        raise ConfigError("give --resume or --overwrite to all processes of a run, or to none")
     place = distributed.share(
         lambda: str(prepare_workdir(workdir, resume=resume, overwrite=overwrite))
     )
@@ -108,10 +115,16 @@ def first_holds(place: Path | Address) -> Iterator[Held]:
 @contextlib.contextmanager
 def first_writes_metrics(config: Config, folder: Path, step: int) -> Iterator[MetricsWriter | None]:
     """Yield the writer of a run that goes on after `step`; None in the other processes."""
-    if not distributed.is_first():
-        yield None
-        return
-    with MetricsWriter(folder, tensorboard=config.train.tensorboard, resume_step=step) as sink:
+    sink: MetricsWriter | None = None
+    with contextlib.ExitStack() as stack:
+
+        def start() -> None:
+            nonlocal sink
+            tensorboard = config.train.tensorboard
+            writer = MetricsWriter(folder, tensorboard=tensorboard, resume_step=step)
+            sink = stack.enter_context(writer)
+
+        distributed.share(start)
         yield sink
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
+from bertflow_jax import distributed
 from bertflow_jax.config import Config
 from bertflow_jax.errors import TrainingError
 from bertflow_jax.interrupt import Interrupt
@@ -100,7 +101,7 @@ def run_supervised(
     value: float | None = None
     profiler = profiler or Profiler("", "")
     profiler.at(done)
-    with bar, Interrupt(preemptible=save is not None) as interrupt:
+    with bar, Interrupt(preemptible=save is not None, alone=not distributed.several()) as interrupt:
         try:
             batch = make_batch(done)
             while done < last and not (best and best.exhausted(patience)):

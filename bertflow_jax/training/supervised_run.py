@@ -15,6 +15,7 @@ from bertflow_jax.config import Config
 from bertflow_jax.data.supervision import LabelledPairs, load_dev_pairs, load_training_pairs
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.pretrained import Encoder
+from bertflow_jax.errors import CheckpointError, DataNotFoundError
 from bertflow_jax.remote.address import Address
 from bertflow_jax.scores import Score
 from bertflow_jax.training.fit import planned_steps
@@ -234,8 +235,12 @@ def _finish(
     saved, trained = step, state.params["encoder"]
     if best is not None and best.step is not None and best.step != step:
         saved = best.step
-        arrays, _ = store.restore(saved, lambda _: {ENCODER_ITEM: trained_shapes(encoder)})
-        trained = arrays[ENCODER_ITEM]
+        try:
+            arrays, _ = store.restore(saved, lambda _: {ENCODER_ITEM: trained_shapes(encoder)})
+            trained = arrays[ENCODER_ITEM]
+        except (CheckpointError, DataNotFoundError) as error:
+            _log.warning("%s; the encoder of the last step is written in place of the best", error)
+            saved = step
     target, new = folder / ENCODER_FOLDER, folder / f"{ENCODER_FOLDER}.new"
     # Written beside the old one and renamed: what lies at WORKDIR/encoder is always whole.
     shutil.rmtree(new, ignore_errors=True)

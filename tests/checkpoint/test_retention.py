@@ -112,3 +112,16 @@ def test_a_run_killed_while_it_deletes_leaves_no_damaged_step(tmp_path, saved, m
     with CheckpointStore(tmp_path, keep=1) as again:
         assert again.steps() == [2]
     assert not (store.folder / "1.deleted").exists()
+
+
+def test_what_is_no_checkpoint_stays(tmp_path, saved):
+    """A user's folder with a number for a name was pruned, and a link ended the run."""
+    own = tmp_path / "checkpoints" / "1"
+    own.mkdir(parents=True)
+    (own / "notes.txt").write_text("mine")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "checkpoints" / "2").symlink_to(tmp_path / "elsewhere")
+    store = _run(tmp_path, saved, [0.1, 0.2, 0.3], keep=1, keep_best=0, first=5)
+    assert (own / "notes.txt").read_text() == "mine"
+    assert (tmp_path / "checkpoints" / "2").is_symlink()
+    assert store.steps() == [1, 2, 7]

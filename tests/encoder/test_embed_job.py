@@ -116,7 +116,7 @@ def test_another_job_does_not_go_on_with_the_rows_of_this_one(
     np.testing.assert_allclose(np.load(job("out.npy").output), expected, atol=1e-5)
 
 
-def test_parts_and_their_index(encoder, job):
+def test_parts_and_their_index(encoder, job, caplog):
     """Three processes with parts of ten rows: each row in one part, the index when all are there."""
     count = sum(
         run_job(encoder, job("parts", count=34, shard_rows=10, process=i, processes=3))
@@ -125,7 +125,9 @@ def test_parts_and_their_index(encoder, job):
     folder = job("parts").output
     assert count == 24
     assert not (folder / "index.json").exists()
+    caplog.set_level("INFO", "bertflow_jax")
     run_job(encoder, job("parts", count=34, shard_rows=10, process=1, processes=3))
+    assert "index.json lists 34 rows in 4 parts" in caplog.text
     index = json.loads((folder / "index.json").read_text())
     assert [(p["file"], p["start"], p["stop"]) for p in index["parts"]] == [
         (f"part-{i:05d}-of-00004.npy", 10 * i, min(34, 10 * i + 10)) for i in range(4)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from bertflow_jax.errors import WorkdirError
 from bertflow_jax.training.metrics import MetricsWriter
 
 
@@ -43,3 +44,34 @@ def test_event_file_holds_the_values(tmp_path):
         for value in event.summary.value:
             found[event.step] = (value.tag, value.simple_value)
     assert found == {7: ("bits_per_dim", pytest.approx(0.75))}
+
+
+class _FullDisk:
+    def write(self, text):
+        raise OSError(28, "No space left on device")
+
+    flush = close = lambda self: None
+
+
+@pytest.mark.parametrize("which", ["metrics.jsonl", "TensorBoard"])
+def test_a_full_disk_costs_the_metrics_and_not_the_run(tmp_path, caplog, which):
+    """A thread of tensorboardX died, and the run waited for it for ever, deaf to SIGTERM."""
+    with MetricsWriter(tmp_path, tensorboard=True) as sink:
+        sink.write(1, {"loss": 0.5})
+        if which == "TensorBoard":
+            sink._events._records._writer = _FullDisk()
+        else:
+            sink._file = _FullDisk()
+        for step in range(2, 200):
+            sink.write(step, {"loss": 0.5})
+    assert [which in message for message in caplog.messages] == [True]
+    assert _steps(tmp_path) == ([1] if which == "metrics.jsonl" else list(range(1, 200)))
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "tensorboard"])
+def test_what_is_in_the_way_is_named(tmp_path, name):
+    """A traceback, with the wrong exit code."""
+    place = tmp_path / name
+    place.write_text("") if name == "tensorboard" else place.mkdir()
+    with pytest.raises(WorkdirError, match=f"metrics cannot be written to .*{name}"):
+        MetricsWriter(tmp_path, tensorboard=True)

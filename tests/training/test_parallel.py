@@ -242,17 +242,22 @@ def test_sigterm_to_one_process_stops_both_and_the_first_saves(folder):
     assert f"stopped after step {store.steps()[-1]}, which is saved" in ends[0]
 
 
-def test_a_text_that_one_process_lacks_ends_both(folder):
-    """The one with the text waited for the other, which had ended."""
+@pytest.mark.parametrize("mistake", ["text", "flag"])
+def test_what_one_process_lacks_ends_both(folder, mistake):
+    """The one with the text (the flag) waited for the other, which had ended (went on)."""
     made, address = config(folder, "flow"), free_address()
     lacks = dataclasses.replace(made, data=DataConfig(path=str(folder / "nothing.txt")))
-    pair = [
-        start_command(one, folder / f"lacks_{i}", address, i) for i, one in enumerate((made, lacks))
-    ]
+    second, flags = (lacks, []) if mistake == "text" else (made, ["--resume"])
+    workdir = folder / f"lacks_{mistake}"
+    first = start_command(made, workdir, address, 0)
+    pair = [first, start_command(second, workdir, address, 1, *flags)]
     ends = [process.communicate(timeout=200)[1] for process in pair]
     assert [process.returncode for process in pair] == [2, 2], ends
-    assert "another process of this run has stopped" in ends[0]
-    assert "nothing.txt" in ends[1]
+    if mistake == "text":
+        assert "another process of this run has stopped" in ends[0]
+        assert "nothing.txt" in ends[1]
+    else:
+        assert all("give --resume or --overwrite to all processes" in text for text in ends)
 
 
 def test_a_mistake_that_one_process_sees_ends_both(folder, one_device):

@@ -223,6 +223,15 @@ def test_joint(folder):
     again = CheckpointStore(workdir).records(4)
     assert again.state["digests"] == records.state["digests"]
 
+    # A damaged best step made every later command fail although good steps were there.
+    damaged = folder / "joint3"
+    shutil.copytree(folder / "joint", damaged)
+    (damaged / "checkpoints" / str(run.step) / "flow" / "_METADATA").unlink()
+    left = [step for step in CheckpointStore(damaged).steps() if step != run.step]
+    assert load_run(damaged).step == max(left)
+    with pytest.raises(CheckpointError, match="damaged or incomplete"):
+        load_run(damaged, run.step)
+
 
 def test_four_devices_give_the_numbers_of_one(folder, straight):
     """A batch of 6 on 4 devices runs on 3 of them, the dev set on all: arrays of different device
