@@ -226,7 +226,7 @@ def test_joint(folder):
     # A damaged best step made every later command fail although good steps were there.
     damaged = folder / "joint3"
     shutil.copytree(folder / "joint", damaged)
-    (damaged / "checkpoints" / str(run.step) / "flow" / "_METADATA").unlink()
+    shutil.rmtree(damaged / "checkpoints" / str(run.step) / "flow")
     left = [step for step in CheckpointStore(damaged).steps() if step != run.step]
     assert load_run(damaged).step == max(left)
     with pytest.raises(CheckpointError, match="damaged or incomplete"):
