@@ -38,11 +38,9 @@ from bertflow_jax.training.supervised_run import train_encoder
 _SCRIPT = Path(__file__).with_name("run_on_devices.py")
 _LABELS = ("entailment", "neutral", "contradiction")
 KINDS = ("flow", "online", "siamese", "joint")
-EIGHT = [(kind, mode) for kind in KINDS[:3] for mode in ("jit", "pmap")] + [
-    ("siamese", "fsdp"),
-    ("joint", "jit"),
-]
-TWO = [(kind, "jit") for kind in KINDS[:3]] + [("siamese", "fsdp"), ("siamese", "pmap")]
+EIGHT = [(kind, mode) for kind in KINDS[:3] for mode in ("jit", "pmap")]
+EIGHT += [("siamese", "fsdp"), ("joint", "jit")]
+TWO = [("flow", "jit"), ("online", "jit"), ("siamese", "fsdp"), ("siamese", "pmap")]
 # The first updates of Adam without bias correction are 3 learning rates of a sign: the flow of
 # joint, whose embeddings change too, carries their rounding furthest.
 TOLERANCE = {"joint": 5e-5}
@@ -207,7 +205,7 @@ def test_two_processes_give_the_numbers_of_one(one_device, two_processes, name):
 def start_command(made, workdir, address, process, *flags):
     """Start train.py itself as one of two processes."""
     root = Path(__file__).resolve().parents[2]
-    experiment = workdir.parent / f"{workdir.name}.py"
+    experiment = workdir.parent / f"{workdir.name}_{process}.py"
     experiment.write_text(
         "import json\nfrom bertflow_jax.config import Config\n\n\ndef get_config():\n"
         f"    return Config.from_dict(json.loads({json.dumps(made.to_dict())!r}))\n"
