@@ -103,9 +103,10 @@ def _params(encoder: BertConfig) -> Any:
     return jax.eval_shape(lambda key: init_params(encoder, key), jax.random.key(0))
 
 
-def _embedder(case: Case, encoder: BertConfig) -> Any:
+def _embedder(case: Case, encoder: BertConfig, mesh: Mesh) -> Any:
     spec = parse_pooling("mean", encoder.num_hidden_layers)
-    return make_embed_fn(encoder, spec, COMPUTE_DTYPES[case.dtype], remat=case.remat)
+    gather = parallel.gather_over(mesh) if case.mode == "fsdp" else None
+    return make_embed_fn(encoder, spec, COMPUTE_DTYPES[case.dtype], remat=case.remat, gather=gather)
 
 
 def _flow(case: Case, encoder: BertConfig, mesh: Mesh) -> Program:
@@ -128,7 +129,7 @@ def _flow(case: Case, encoder: BertConfig, mesh: Mesh) -> Program:
 def _online(case: Case, encoder: BertConfig, mesh: Mesh) -> Program:
     config, features = Config(train=TrainConfig(mode="online")), encoder.hidden_size
     step = make_online_step(
-        config, _embedder(case, encoder), make_optimizer(config.train), features, None
+        config, _embedder(case, encoder, mesh), make_optimizer(config.train), features, None
     )
     state = jax.eval_shape(lambda: blank_state(config, features))
     ids = _ids(case.batch * mesh.size, 2, case.tokens)
@@ -163,7 +164,7 @@ def _siamese(case: Case, encoder: BertConfig, mesh: Mesh) -> Program:
     pairs = case.batch * mesh.size
     ids = _ids(pairs, 2, case.tokens)
     batch = PairBatch(ids, ids, _ids(pairs), jax.ShapeDtypeStruct((pairs,), jnp.float32))
-    step = make_train_step(config, _embedder(case, encoder), optimizer)
+    step = make_train_step(config, _embedder(case, encoder, mesh), optimizer)
     state, float32 = jax.eval_shape(blank), case.dtype == "float32"
     return Program(
         parallel.compile_train_step(step, mesh, float32, case.mode, state),
@@ -174,7 +175,7 @@ def _siamese(case: Case, encoder: BertConfig, mesh: Mesh) -> Program:
 
 
 def _embed(case: Case, encoder: BertConfig, mesh: Mesh) -> Program:
-    embed = _embedder(case, encoder)
+    embed = _embedder(case, encoder, mesh)
 
     def packed(params: Any, ids: jax.Array, mask: jax.Array, slots: int | None = None) -> jax.Array:
         return embed(params, ids, mask, slots=slots)

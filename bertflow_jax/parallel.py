@@ -193,6 +193,17 @@ def _shardings(state: Any, mesh: Mesh) -> Any:
     return jax.tree.map(of, state)
 
 
+def gather_over(mesh: Mesh) -> Callable[[Any], Any]:
+    """Return a function that makes parameters split by `fsdp` whole on every device.
+
+    Without it XLA may move the batch in place of the parameters.
+    """
+    whole = NamedSharding(mesh, PartitionSpec())
+    return lambda tree: jax.tree.map(
+        lambda leaf: jax.lax.with_sharding_constraint(leaf, whole), tree
+    )
+
+
 def place(state: Any, mesh: Mesh, mode: str = "jit") -> Any:
     """Put a state on the devices, as the compiled step of the mode takes it."""
     if mode == "pmap":

@@ -117,6 +117,8 @@ class Bert(nn.Module):
         64 x 32 tokens equally fast, 6 is twice as slow on one sentence (it copies every layer's
         weights at once) and takes four times as long to compile.
       deterministic: False turns dropout on and needs `rngs={"dropout": key}` in `apply`.
+      gather: applied to the parameters of the embeddings and of each layer where they are used; of
+        a training step whose parameters are split over devices (`parallel.gather_over`).
       remat: keep only what enters a layer for the backward pass and compute the rest again there:
         less memory, about a third more work, the same numbers.
     """
@@ -126,6 +128,7 @@ class Bert(nn.Module):
     unroll: int = 1
     deterministic: bool = True
     remat: bool = False
+    gather: Callable[[Any], Any] | None = None
 
     @nn.compact
     def __call__(
@@ -150,7 +153,9 @@ class Bert(nn.Module):
         """
         batch, tokens = input_ids.shape
         positions = _positions(attention_mask) if packed else None
-        embeddings = Embeddings(self.config, self.dtype, self.deterministic, name="embeddings")
+        embeddings = self._gathered(Embeddings)(
+            self.config, self.dtype, self.deterministic, name="embeddings"
+        )
         x = embeddings(input_ids, positions)
         first = _collected(collect, x, attention_mask)
         # A row of padding alone gets equal attention everywhere: finite, and pooled to zeros.
@@ -159,7 +164,8 @@ class Bert(nn.Module):
             seen = (attention_mask[:, :, None] == attention_mask[:, None, :])[:, None]
         mask_bias = jnp.where(seen, 0.0, jnp.finfo(jnp.float32).min / 2)
         # Inside a scan XLA has nothing to merge the second computation with.
-        layer = nn.remat(BertLayer, prevent_cse=False) if self.remat else BertLayer
+        layer = self._gathered(BertLayer)
+        layer = nn.remat(layer, prevent_cse=False) if self.remat else layer
         layers = nn.scan(
             layer,
             variable_axes={"params": 0},
@@ -173,6 +179,12 @@ class Bert(nn.Module):
         if first is not None and rest is not None:
             collected = jnp.concatenate([first[None], rest])
         return BertOutput(x.reshape(batch, tokens, -1), collected)
+
+    def _gathered(self, module: Any) -> Any:
+        if self.gather is None:
+            return module
+        # Inside the scan and the rematerialised part: whole is one layer at a time.
+        return nn.map_variables(module, "params", self.gather, init=self.is_initializing())
 
 
 def _positions(texts: jax.Array) -> jax.Array:

@@ -21,6 +21,7 @@ def make_embed_fn(
     dtype: Any = jnp.float32,
     normalize: bool = False,
     remat: bool = False,
+    gather: Callable[[Any], Any] | None = None,
 ) -> EmbedFn:
     """Return embed(params, input_ids, attention_mask, dropout_key=None, slots=None).
 
@@ -29,7 +30,8 @@ def make_embed_fn(
     `dropout_key` the encoder is deterministic; with one, dropout is on, as in the released fit.
     With `slots` a row holds up to that many texts, which the mask numbers from 1: the result is
     float32[B * slots, E], zeros for a text that is not there. `normalize` scales every vector to
-    length 1 (a zero vector stays zero). `remat` saves memory in training: see `encoder.bert.Bert`.
+    length 1 (a zero vector stays zero). `remat` and `gather` save memory in training: see
+    `encoder.bert.Bert`.
     """
     run = dataclasses.replace(config, num_hidden_layers=max(1, *spec.layers))
     only_last = spec.layers == (run.num_hidden_layers,)
@@ -43,7 +45,7 @@ def make_embed_fn(
     ) -> jax.Array:
         pool = partial(pool_tokens, tokens=spec.tokens, slots=slots)
         collect = None if only_last else pool
-        bert = Bert(run, dtype, deterministic=dropout_key is None, remat=remat)
+        bert = Bert(run, dtype, deterministic=dropout_key is None, remat=remat, gather=gather)
         body = {
             "embeddings": params["embeddings"],
             "layers": jax.tree.map(lambda x: x[: run.num_hidden_layers], params["layers"]),

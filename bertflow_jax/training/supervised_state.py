@@ -119,12 +119,18 @@ class Experiment:
         """Return (step number -> batch, the step, the state), all for the devices of the run."""
         encoder = self._encoder.encoder
         dtype = COMPUTE_DTYPES[encoder.dtype]
-        remat = self._config.encoder.remat
-        embed = make_embed_fn(encoder.config, encoder.pooling, dtype, encoder.normalize, remat)
-        noise = start.noise(self._encoder.dimension)
-        step = make_train_step(self._config, embed, self._optimizer, noise)
         mode, size = self._config.parallel, batches.order.batch_size
         mesh = parallel.data_mesh(size, self._config.train.accumulate)
+        embed = make_embed_fn(
+            encoder.config,
+            encoder.pooling,
+            dtype,
+            encoder.normalize,
+            self._config.encoder.remat,
+            parallel.gather_over(mesh) if mode == "fsdp" else None,
+        )
+        noise = start.noise(self._encoder.dimension)
+        step = make_train_step(self._config, embed, self._optimizer, noise)
         float32 = encoder.dtype == "float32"
         compiled = parallel.compile_train_step(step, mesh, float32, mode, state)
         wanted = parallel.local_batch(size)
