@@ -14,8 +14,8 @@ import pytest
 from reference_flows import max_difference
 
 from bertflow_jax.checkpoint import CheckpointStore
-from bertflow_jax.workdir import UNFINISHED_SAVE
 from bertflow_jax.errors import CheckpointError, WorkdirError
+from bertflow_jax.workdir import UNFINISHED_SAVE
 
 ROOT = Path(__file__).resolve().parents[2]
 
