@@ -11,6 +11,7 @@ from types import TracebackType
 
 import jax
 
+from bertflow_jax import distributed
 from bertflow_jax.checks import parse_profile_steps
 
 _log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class Profiler:
         """
         steps = parse_profile_steps(spec, field)
         if writes is None and steps is not None:
-            writes = jax.process_index() == 0
+            writes = distributed.is_first()
         self._start, self._stop = steps if steps is not None else (0, 0)
         self._waiting = steps is not None
         self._writes, self._field = bool(writes), f"{field}={spec}"

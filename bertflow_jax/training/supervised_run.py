@@ -36,6 +36,7 @@ from bertflow_jax.training.supervised_state import (
     checkpoint_arrays,
     trained_shapes,
     with_trained,
+    without_moments,
 )
 from bertflow_jax.training.supervised_steps import SupervisedState, supervised_part
 from bertflow_jax.workdir import check_inputs_outside
@@ -145,7 +146,7 @@ def train_encoder(
 
         def evaluate(state: SupervisedState) -> float | None:
             assert dev is not None
-            host = parallel.to_host(state)
+            host = parallel.to_host(without_moments(state))
             return distributed.share(lambda: dev(host))
 
         profiler = Profiler(config.profile_steps, held.folder / "tensorboard")
@@ -165,7 +166,7 @@ def train_encoder(
                 finish=store.finish,
                 progress=progress and distributed.is_first(),
             )
-        state = parallel.to_host(result.state)
+        state = parallel.to_host(without_moments(result.state))
         saved = distributed.share(
             lambda: _finish(held.folder, store, encoder.encoder, state, result.best)
         )

@@ -165,6 +165,11 @@ def checkpoint_arrays(state: SupervisedState) -> dict[str, Any]:
     return {name: tree for name, tree in items.items() if jax.tree.leaves(tree)}
 
 
+def without_moments(state: SupervisedState) -> SupervisedState:
+    """Return a state to score or to keep: Adam's moments, twice the parameters, are left out."""
+    return dataclasses.replace(state, opt_state={}, flow_opt_state={})
+
+
 def with_trained(encoder: Encoder, trained: Any) -> Encoder:
     """Return an encoder with the parameters of a checkpoint, its item `encoder_params`."""
     return dataclasses.replace(encoder, params=join_params(encoder.params, trained))
