@@ -5,13 +5,10 @@ Any field of the config is a flag: --config.train.steps=100 --config.encoder.poo
 bertflow_jax/config.py lists and explains them.
 """
 
-import importlib.util
-import os
-
 from absl import flags
 from ml_collections import config_flags
 
-from bertflow_jax import cli
+from bertflow_jax import cli, distributed_flags
 from bertflow_jax.config import Config
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.workdir import prepare_workdir
@@ -24,17 +21,8 @@ _WORKDIR = flags.DEFINE_string(
     "workdir", "", "Folder of checkpoints and metrics, or gs://BUCKET/FOLDER."
 )
 _RESUME = flags.DEFINE_bool("resume", False, "Go on from the newest good checkpoint.")
-_DISTRIBUTED = flags.DEFINE_enum(
-    "distributed",
-    "auto",
-    ["auto", "on", "off"],
-    "Several processes: on finds the others by itself (Cloud TPU, SLURM, Open MPI), auto does so "
-    "on a Cloud TPU alone. Elsewhere give the next three.",
-)
-_COORDINATOR = flags.DEFINE_string("coordinator", "", "HOST:PORT of the first process.")
-_PROCESSES = flags.DEFINE_integer("num_processes", 0, "Processes of the run.")
-_PROCESS = flags.DEFINE_integer("process_id", -1, "Number of this process, from 0.")
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete what is in the workdir first.")
+flags.adopt_module_key_flags(distributed_flags)
 
 
 def main() -> None:
@@ -46,7 +34,7 @@ def main() -> None:
     # Checked before the seconds that loading JAX takes.
     config = _CONFIG.value.validate()
     switches = {"resume": _RESUME.value, "overwrite": _OVERWRITE.value}
-    if not _join():
+    if not distributed_flags.join():
         prepare_workdir(_WORKDIR.value, **switches)
     if config.objective == "none":
         raise ConfigError(
@@ -63,28 +51,6 @@ def main() -> None:
     result = train(config, _WORKDIR.value, **switches, progress=True)
     held_out = "" if result.held_out is None else f", held-out {result.held_out:.4f} bits/dim"
     print(f"step {int(result.state.step)}{held_out}: {_WORKDIR.value}")
-
-
-def _join() -> bool:
-    """Join the other processes of the run, if it has any; return whether it may have."""
-    named = bool(_COORDINATOR.value) or _PROCESSES.value > 0 or _PROCESS.value >= 0
-    automatic = _DISTRIBUTED.value == "on" or (_DISTRIBUTED.value == "auto" and _on_cloud_tpu())
-    if _DISTRIBUTED.value == "off" or not (named or automatic):
-        return False
-    from bertflow_jax.distributed import initialize
-
-    initialize(
-        _COORDINATOR.value, _PROCESSES.value, _PROCESS.value, automatic=automatic and not named
-    )
-    return True
-
-
-def _on_cloud_tpu() -> bool:
-    """Whether this is a machine with TPU chips, and JAX would use them."""
-    platforms = os.environ.get("JAX_PLATFORMS", "")
-    chips = any(os.path.exists(path) for path in ("/dev/accel0", "/dev/vfio/0"))
-    wanted = not platforms or "tpu" in platforms.split(",")
-    return chips and wanted and importlib.util.find_spec("libtpu") is not None
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ here is the identity.
 
 import json
 import logging
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -41,10 +42,15 @@ def initialize(
     given = bool(coordinator), num_processes > 0, process_id >= 0
     if any(given) and not all(given):
         raise ConfigError(
-            "--coordinator, --num_processes and --process_id belong together: give all three"
+            "--coordinator, --num_processes and --process_id (or JAX_COORDINATOR_ADDRESS, "
+            "JAX_NUM_PROCESSES and JAX_PROCESS_ID) belong together: give all three"
         )
     if all(given) and process_id >= num_processes:
-        raise ConfigError(f"--process_id={process_id} must be below --num_processes")
+        raise ConfigError(
+            f"process_id={process_id}: must be below num_processes={num_processes}; the first is 0"
+        )
+    if coordinator and not re.fullmatch(r".+:\d+", coordinator, re.ASCII):
+        raise ConfigError(f"coordinator={coordinator}: HOST:PORT of the first process is needed")
     if not any(given) and not automatic:
         return
     # Ours saves and ends with its own exit code; JAX's handler would take SIGTERM and go on.
@@ -72,7 +78,7 @@ def initialize(
                 initialization_timeout=_WAIT,
                 shutdown_timeout_seconds=_PATIENCE,
             )
-    except (ValueError, RuntimeError) as error:
+    except (ValueError, RuntimeError, OSError) as error:
         raise ConfigError(
             f"the processes of the run did not find each other ({error}): give --coordinator="
             "HOST:PORT, --num_processes and --process_id, or --distributed=off for one process"

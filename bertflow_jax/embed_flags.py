@@ -10,13 +10,13 @@ Every row of the input gives one row of the output, in order. Started again, an 
 on where it stopped.
 """
 
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from absl import flags
 
+from bertflow_jax import distributed_flags
 from bertflow_jax.checks import ENCODER_SETTINGS, check_encoder_settings, parse_step
 from bertflow_jax.data.rows import FORMATS, open_rows
 from bertflow_jax.data.tokens import OVERFLOW
@@ -53,18 +53,13 @@ flags.DEFINE_integer("batch_size", None, "Sentences of 16 tokens a device call."
 flags.DEFINE_bool("normalize", False, "Scale every vector to length 1.")
 flags.DEFINE_enum("on_overflow", "warn", OVERFLOW, "Texts above max_length, which are cut.")
 flags.DEFINE_integer("shard_rows", 0, "Rows of a part of a folder; 0: one part a process.", 0)
-flags.DEFINE_bool(
-    "distributed",
-    False,
-    "Share the rows with the other processes of jax.distributed (on a TPU pod slice nothing else "
-    "is needed; elsewhere set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID).",
-)
 flags.DEFINE_string(
     "shard",
     None,
     "I/N with I from 0: embed part I of N and leave the others to processes that need not know of "
     "each other. The output is a folder, shared or copied together afterwards.",
 )
+flags.adopt_module_key_flags(distributed_flags)
 
 
 def main() -> None:
@@ -82,8 +77,7 @@ def main() -> None:
         FLAGS.id_column,
         FLAGS.encoding,
     )
-    shard = _shard()
-    process, processes = _distribute() if FLAGS.distributed else shard
+    process, processes = _part()
     job = EmbedJob(
         rows,
         user_path(FLAGS.output, "--output"),
@@ -126,15 +120,20 @@ def _load_encoder() -> "SentenceEncoder":
     return SentenceEncoder.from_checkpoint(FLAGS.workdir, parse_step(FLAGS.step))
 
 
-def _shard() -> tuple[int, int]:
-    """Return I and N of --shard; (0, 1) without it.
+def _part() -> tuple[int, int]:
+    """Return which part of how many is this process's, counted from 0; (0, 1) is the whole.
 
     Raises:
-      ConfigError: another form, I not below N, or --distributed too.
+      ConfigError: --shard has another form than I/N, I is not below N, or other processes are asked
+        for too.
     """
     if FLAGS.shard is None:
-        return 0, 1
-    if FLAGS.distributed:
+        if not distributed_flags.join():
+            return 0, 1
+        import jax
+
+        return jax.process_index(), jax.process_count()
+    if distributed_flags.named():
         raise ConfigError("--shard and --distributed both share the rows: leave one of them out")
     found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", FLAGS.shard, re.ASCII)
     if found is None or int(found[1]) >= int(found[2]):
@@ -142,39 +141,3 @@ def _shard() -> tuple[int, int]:
             f"--shard={FLAGS.shard}: must be I/N with I from 0 to N - 1; the first of four is 0/4"
         )
     return int(found[1]), int(found[2])
-
-
-def _distribute() -> tuple[int, int]:
-    """Join the other processes; return this one's number and how many there are.
-
-    Raises:
-      ConfigError: JAX's variables are missing, contradict each other or lead nowhere.
-    """
-    number, process = _variable("JAX_NUM_PROCESSES", 1), _variable("JAX_PROCESS_ID", 0)
-    address = os.environ.get("JAX_COORDINATOR_ADDRESS") or None
-    if number is not None and process is not None and process >= number:
-        raise ConfigError(
-            f"JAX_PROCESS_ID={process}: processes are numbered from 0, JAX_NUM_PROCESSES={number}"
-        )
-    if address is not None and not re.fullmatch(r".+:\d+", address):
-        raise ConfigError(f"JAX_COORDINATOR_ADDRESS={address}: HOST:PORT is needed")
-    import jax
-
-    try:
-        jax.distributed.initialize(address, number, process)
-    except (ValueError, RuntimeError, OSError) as error:
-        raise ConfigError(
-            f"--distributed: the other processes cannot be joined ({error}); set "
-            "JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID"
-        ) from error
-    return jax.process_index(), jax.process_count()
-
-
-def _variable(name: str, least: int) -> int | None:
-    """Return a whole number from the environment, None where it is not set."""
-    text = os.environ.get(name)
-    if not text:
-        return None
-    if not re.fullmatch(r"\d{1,9}", text) or int(text) < least:
-        raise ConfigError(f"{name}={text}: must be an integer >= {least}")
-    return int(text)

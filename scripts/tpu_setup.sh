@@ -31,5 +31,5 @@ run git archive --format=tar.gz --output=build/bertflow.tar.gz HEAD
 run gcloud compute tpus tpu-vm scp build/bertflow.tar.gz "$TPU_NAME": "${location[@]}" --worker=all
 on_all_hosts "mkdir -p $FOLDER && tar -xzf bertflow.tar.gz -C $FOLDER"
 # One resolution for JAX, the TPU library that goes with it, and our bounds on both.
-on_all_hosts "cd $FOLDER && python3 -m pip install --quiet --user uv && python3 -m uv venv --quiet --allow-existing --python $PYTHON .venv && python3 -m uv pip install --quiet --python .venv/bin/python 'jax[tpu]' '.[gcs]'"
+on_all_hosts "cd $FOLDER && python3 -m pip install --quiet --user uv && python3 -m uv venv --quiet --allow-existing --python $(quoted "$PYTHON") .venv && python3 -m uv pip install --quiet --python .venv/bin/python 'jax[tpu]' '.[gcs]'"
 on_all_hosts "cd $FOLDER && .venv/bin/python -c 'import jax; jax.distributed.initialize(); print(\"process\", jax.process_index(), \"of\", jax.process_count(), \":\", jax.local_device_count(), \"of\", jax.device_count(), \"devices,\", jax.devices()[0].device_kind)'"

@@ -243,7 +243,7 @@ def test_two_processes_share_the_rows(encoder, bert_folder, tmp_path):
         address = f"localhost:{free.getsockname()[1]}"
     command = [
         sys.executable, "-m", "bertflow_jax.embed", f"--encoder={bert_folder('again')}",
-        f"--input={path}", f"--output={tmp_path / 'parts'}", "--distributed",
+        f"--input={path}", f"--output={tmp_path / 'parts'}",
     ]  # fmt: skip
     environment = {
         **os.environ,
