@@ -35,7 +35,7 @@ from bertflow_jax.checkpoint_records import RECORD_NAMES, records_digest
 from bertflow_jax.checkpoint_records import Records as Records
 from bertflow_jax.checkpoint_steps import LocalSteps
 from bertflow_jax.digests import tree_digest
-from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError
+from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError, not_hiding
 from bertflow_jax.paths import user_path
 from bertflow_jax.scores import Score, best_steps, recorded_score
 
@@ -88,12 +88,8 @@ class CheckpointStore:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
+        with not_hiding(error):
             self.wait()
-        except WorkdirError as failed:
-            if error is None:
-                raise
-            _log.warning("%s", failed)  # beside the error that ends the run
 
     def steps(self) -> list[int]:
         """Return the complete steps in ascending order."""

@@ -4,6 +4,12 @@ The text of each names the file, key, row, field or flag at fault and says what 
 command-line entry points print that text and exit with code 2; a traceback means a bug of ours.
 """
 
+import contextlib
+import logging
+from collections.abc import Iterator
+
+_log = logging.getLogger(__name__)
+
 
 class BertFlowError(Exception):
     """Base class of all errors raised on purpose by bertflow_jax."""
@@ -47,3 +53,14 @@ class WorkdirError(BertFlowError, ValueError):
 
 class TrainingError(BertFlowError, ValueError):
     """Training cannot start or had to stop (a non-finite loss, too few rows)."""
+
+
+@contextlib.contextmanager
+def not_hiding(error: BaseException | None) -> Iterator[None]:
+    """Warn of a WorkdirError in what ends a context, instead of raising it over `error`."""
+    try:
+        yield
+    except WorkdirError as failed:
+        if error is None:
+            raise
+        _log.warning("%s", failed)

@@ -1,16 +1,13 @@
 """The folder of an evaluation's results, here or in a bucket."""
 
-import logging
 import shutil
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bertflow_jax.errors import WorkdirError
+from bertflow_jax.errors import WorkdirError, not_hiding
 from bertflow_jax.remote.address import remote_address
 from bertflow_jax.workdir import prepare_output
-
-_log = logging.getLogger(__name__)
 
 
 class Output:
@@ -72,11 +69,7 @@ class Output:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
+        with not_hiding(error):
             self.publish()
-        except WorkdirError as failed:
-            if error is None:
-                raise
-            _log.warning("%s", failed)  # beside the error that ends the evaluation
         if self._remote:
             shutil.rmtree(self.folder, ignore_errors=True)
