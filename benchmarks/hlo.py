@@ -181,6 +181,20 @@ class Module:
             total[kind] += times * instruction.cycles
         return total
 
+    def drawing_matmuls(self) -> list[str]:
+        """Return the fusions that hold a matmul and draw random numbers for its result.
+
+        A threefry draw is some hundred operations on integers: the TPU compiler runs out of
+        registers in such a fusion, and on a v4 out of vector memory.
+        """
+        found = []
+        for body in self.computations.values():
+            for fusion in (i for i in body.values() if i.opcode == "fusion"):
+                held = {i.opcode for i, _, _ in self._executed(_called(fusion), 1)}
+                if held & {"convolution", "dot"} and "shift-right-logical" in held:
+                    found.append(fusion.name)
+        return found
+
     def copies(self) -> list[tuple[int, int, str]]:
         """Return (estimated cycles of all executions, bytes, operation), largest first."""
         found = [
@@ -189,6 +203,13 @@ class Module:
             if i.opcode in ("copy", "transpose") and i.cycles
         ]
         return sorted(found, reverse=True)
+
+
+def _called(fusion: Instruction) -> str:
+    found = re.search(r"calls=%([^\s,]+)", fusion.attributes)
+    if found is None:
+        raise ValueError(f"fusion {fusion.name} calls nothing")
+    return found.group(1)
 
 
 def _instruction(line: str) -> Instruction | None:

@@ -89,6 +89,7 @@ def examine(program: Program, mesh: Mesh, chip: Chip) -> dict[str, Any]:
         "flops": _flops(module, program, mesh),
         "cost_analysis": {k: cost.get(k) for k in ("flops", "bytes accessed", "optimal_seconds")},
         "collectives": module.collectives(),
+        "drawing_matmuls": module.drawing_matmuls(),
         "arguments": {p.argument: list(shape_of(p.result)[1]) for p in module.parameters()},
         "cycles": cycles,
         "compiler_seconds": sum(cycles.values()) / chip.clock,
@@ -153,6 +154,8 @@ def failures(record: dict[str, Any], program: Program, devices: int) -> list[str
         local[program.split_axis] //= devices
         if record["arguments"].get(name) != local:
             wrong.append(f"{name} is {record['arguments'].get(name)} a device, not {local}")
+    if record["drawing_matmuls"]:
+        wrong.append(f"dropout is drawn inside {len(record['drawing_matmuls'])} matmuls")
     summed = {"all-reduce", "reduce-scatter"} & set(record["collectives"])
     if program.trained and not summed:
         wrong.append("no all-reduce of the gradient")

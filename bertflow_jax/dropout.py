@@ -30,6 +30,9 @@ class Dropout(nn.Module):
         keep = 1.0 - self.rate
         sample = partial(_bernoulli, keep)
         kept = batch_axis.draw(sample, self.make_rng("dropout"), x.shape)
+        # Else XLA for TPU draws inside the matmul before it, element by element of its tiles: it
+        # runs out of registers, and on a v4 out of memory (`python -m benchmarks.tpu_aot`).
+        kept = jax.lax.optimization_barrier(kept)
         return jnp.where(kept, x / keep, jnp.zeros_like(x))
 
 
