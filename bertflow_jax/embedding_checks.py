@@ -49,7 +49,7 @@ def check_embeddings(
     if array.shape[1] == 0:
         raise InputError(
             f"embeddings have no dimension: 0 feature(s) (shape={array.shape}) while a minimum of "
-            "1 is required"
+            "1 is required; give an array [N, D]"
         )
     wide = exact and not np.can_cast(array.dtype, np.float32)
     with np.errstate(over="ignore"):  # what float32 cannot hold is named below

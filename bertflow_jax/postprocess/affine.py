@@ -14,8 +14,9 @@ from bertflow_jax.checks import check_count
 from bertflow_jax.embedding_checks import check_embeddings, check_results
 from bertflow_jax.errors import CheckpointError, InputError
 from bertflow_jax.postprocess.base import PureTransform
+from bertflow_jax.postprocess.column_names import check_columns, column_names
 from bertflow_jax.postprocess.moments import Moments
-from bertflow_jax.postprocess.sklearn_api import SklearnApi, column_names, not_fitted
+from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
 from bertflow_jax.postprocess.storage import DAMAGE, Folder
 
 _ROWS = 8192  # rows of one step: bounds the float64 copies
@@ -114,7 +115,7 @@ class AffineProcessor(SklearnApi):
           InputError: as `fit`; a row whose image float32 cannot hold.
         """
         mean, matrix, _ = self._fitted()
-        self._check_names(embeddings)
+        check_columns(embeddings, self._names)
         rows = check_embeddings(embeddings, len(mean), exact=True)
         return _by_rows(rows, lambda u: _times(u - mean, matrix), self.name)
 

@@ -16,7 +16,8 @@ from bertflow_jax.embedding_checks import check_embeddings, check_results
 from bertflow_jax.errors import CheckpointError, InputError
 from bertflow_jax.flow import glow
 from bertflow_jax.postprocess.base import PureTransform
-from bertflow_jax.postprocess.sklearn_api import SklearnApi, column_names, not_fitted
+from bertflow_jax.postprocess.column_names import check_columns, column_names
+from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
 from bertflow_jax.postprocess.storage import DAMAGE, Folder
 from bertflow_jax.training.fit import initial_state, prepare_data
 from bertflow_jax.training.loop import run_fit
@@ -231,7 +232,7 @@ class Flow(SklearnApi):
         """Run a compiled function over rows in calls of a few fixed shapes."""
         variables, features = self._fitted()
         if what != "inverse":
-            self._check_names(rows)
+            check_columns(rows, self._names)
         rows = check_embeddings(rows, features)
         if what not in self._compiled:
             self._compiled[what] = jax.jit(functools.partial(_FUNCTIONS[what], self.config))

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from bertflow_jax.errors import ConfigError, InputError, NotFittedError
 
-_SHOWN = 5  # column names of a message
-
 
 class NoDensityError(InputError, AttributeError):
     """A method that needs a density is asked of a post-processor without one.
@@ -197,27 +195,6 @@ class SklearnApi:
             return names
         return np.array([f"{type(self).__name__.lower()}{i}" for i in range(latent)], object)
 
-    def _check_names(self, embeddings: Any) -> None:
-        """Raise InputError for a table whose columns are not those of the fit, in their order."""
-        given = column_names(embeddings)
-        if self._names is None or given is None or np.array_equal(given, self._names):
-            return
-        unseen, missing = (
-            sorted(set(given) - set(self._names)),
-            sorted(set(self._names) - set(given)),
-        )
-        text = "The feature names should match those that were passed during fit.\n"
-        for title, names in (
-            ("Feature names unseen at fit time", unseen),
-            ("Feature names seen at fit time, yet now missing", missing),
-        ):
-            if names:
-                more = ["..."] if len(names) > _SHOWN else []
-                text += "\n- ".join([f"{title}:", *names[:_SHOWN], *more]) + "\n"
-        if not unseen and not missing:
-            text += "Feature names must be in the same order as they were in fit.\n"
-        raise InputError(text)
-
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether it is fitted, for `check_is_fitted`."""
         return self.features is not None
@@ -236,15 +213,6 @@ class SklearnApi:
     def __repr__(self) -> str:
         """Return the constructor call that makes it, without what is the default."""
         return _call(type(self), self.get_params(deep=False))
-
-
-def column_names(embeddings: Any) -> NDArray[np.object_] | None:
-    """Return the column names of a table, object[D]; None for an array, or names not all str."""
-    columns = getattr(embeddings, "columns", None)
-    if columns is None:
-        return None
-    names = list(columns)
-    return np.array(names, object) if all(isinstance(name, str) for name in names) else None
 
 
 def not_fitted(text: str) -> NotFittedError:
