@@ -8,7 +8,7 @@ from bertflow_jax.errors import InputError
 def check_embeddings(
     embeddings: np.ndarray, features: int | None = None, *, exact: bool = False
 ) -> np.ndarray:
-    """Return embeddings as float32[N, D], D >= 1.
+    """Return embeddings as float32[N, D], D >= 1: the array itself where it is that already.
 
     Args:
       embeddings: an array, or nested lists.
@@ -53,7 +53,7 @@ def check_embeddings(
         )
     wide = exact and not np.can_cast(array.dtype, np.float32)
     with np.errstate(over="ignore"):  # what float32 cannot hold is named below
-        array = array.astype(np.float64 if wide else np.float32)
+        array = array.astype(np.float64 if wide else np.float32, copy=False)
     bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
     if bad.size:
         raise InputError(
