@@ -80,7 +80,7 @@ def test_scikit_learns_own_checks(estimator, check):
 
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learns_checks_of_a_flow():
-    """Compiled functions that cannot be pickled; attributes that a fit adds under public names."""
+    """Attributes that a fit adds or changes under public names, or a score that takes no y."""
     done = []
     for estimator, check in estimator_checks_generator(Flow(TINY, train=SHORT)):
         name = check.func.__name__

@@ -188,6 +188,8 @@ def test_parts_of_an_embedding_job(here):
     encoder = SentenceEncoder.from_pretrained("mini_bert")
     run_job(encoder, EmbedJob(open_rows(here / "in.txt"), here / "parts", shard_rows=2))
     vectors = encoder.encode(texts)
+    blocks = vector_files.open_vectors(here / "parts").blocks()
+    assert [(block.first, len(block.vectors)) for block in blocks][-2:] == [(20, 2), (22, 1)]
     fit("parts", "standardize")
     assert apply("parts") == (23, vectors.shape[1])
     expected = Standardize().fit(vectors)
