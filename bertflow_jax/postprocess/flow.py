@@ -224,6 +224,10 @@ class Flow(SklearnApi):
     def _is_density(self) -> bool:
         return True
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is compiled, which cannot be pickled and is made again where needed."""
+        return {**self.__dict__, "_compiled": {}}
+
     def _apply(self, what: str, rows: np.ndarray) -> np.ndarray:
         """Run a compiled function over rows in calls of a few fixed shapes."""
         variables, features = self._fitted()

@@ -90,6 +90,13 @@ def test_scikit_learns_checks_of_a_flow():
     assert sorted(done) == sorted(OF_A_FLOW)
 
 
+def test_a_flow_that_has_been_used_can_be_pickled():
+    """Compiled functions beside the parameters: joblib's workers could not hand a flow back."""
+    flow = Flow(TINY, train=SHORT).fit(rows(20))
+    z = flow.transform(rows(20))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(flow)).transform(rows(20)), z)
+
+
 def test_numbers_of_scikit_learn():
     """n - 1 in place of n, or another order or scale of the directions."""
     u, new = rows(), rows(50, seed=1)
