@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 import absl.logging
@@ -26,6 +26,30 @@ from bertflow_jax.errors import BertFlowError
 from bertflow_jax.interrupt import Preempted, heeded, was_pressed
 
 _EX_TEMPFAIL = 75  # of sysexits.h: try again
+
+
+def take_command(commands: Mapping[str, str]) -> str:
+    """Take the first word off the command line, which names one of several commands.
+
+    The flags that follow are then parsed by `run` as ever. Without a word, --help prints the
+    docstring of the program; anything else is refused.
+
+    Args:
+      commands: name -> anything.
+    """
+    word = sys.argv[1] if len(sys.argv) > 1 else ""
+    if word in commands:
+        del sys.argv[1]
+        return word
+    if re.fullmatch(r"--?(h|help\w*|\?)", word):
+        print((sys.modules["__main__"].__doc__ or "").strip())
+        sys.exit(0)
+    names = " or ".join(commands)
+    later = next((other for other in sys.argv[2:] if other in commands), None)
+    if later is not None:
+        sys.exit(_report(f"{later} must come first, before {word}"))
+    what = f"{word!r} is no command" if word else "no command"
+    sys.exit(_report(f"{what}: give {names} as the first word (--help tells of them)"))
 
 
 def run(main: Callable[[], None]) -> NoReturn:

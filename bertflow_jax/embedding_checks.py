@@ -8,7 +8,7 @@ from bertflow_jax.errors import InputError
 def check_embeddings(
     embeddings: np.ndarray, features: int | None = None, *, exact: bool = False
 ) -> np.ndarray:
-    """Return embeddings as float32[N, D], D >= 1.
+    """Return embeddings as float32[N, D], D >= 1: the array itself where it is that already.
 
     Args:
       embeddings: an array, or nested lists.
@@ -23,14 +23,24 @@ def check_embeddings(
             "embeddings are a masked array, whose mask would be ignored; drop the masked rows "
             "(embeddings[~mask.any(axis=1)].data) or fill them (embeddings.filled(...))"
         )
+    if hasattr(embeddings, "toarray"):
+        raise InputError(
+            "embeddings are a sparse matrix; give a dense one (embeddings.toarray()): centring "
+            "would fill it anyway"
+        )
     try:
         array = np.asarray(embeddings)
     except ValueError as error:
         raise InputError(f"embeddings are not an array of shape [N, D]: {error}") from error
     if array.ndim != 2 or array.dtype.kind not in "fiu":
+        hint = ""
+        if array.dtype.kind == "c":
+            hint = "; Complex data not supported"
+        elif array.ndim == 1 and array.dtype.kind in "fiu":
+            hint = "; Reshape your data: embeddings[None] makes one row of one vector"
         raise InputError(
             f"embeddings must be a numeric array of shape [N, D], not {array.dtype}"
-            f"{list(array.shape)}"
+            f"{list(array.shape)}{hint}"
         )
     if features is not None and array.shape[1] != features:
         raise InputError(
@@ -38,15 +48,17 @@ def check_embeddings(
         )
     if array.shape[1] == 0:
         raise InputError(
-            "embeddings have no dimension: an array of shape [N, D], D >= 1, is needed"
+            f"embeddings have no dimension: 0 feature(s) (shape={array.shape}) while a minimum of "
+            "1 is required; give an array [N, D]"
         )
     wide = exact and not np.can_cast(array.dtype, np.float32)
     with np.errstate(over="ignore"):  # what float32 cannot hold is named below
-        array = array.astype(np.float64 if wide else np.float32)
+        array = array.astype(np.float64 if wide else np.float32, copy=False)
     bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
     if bad.size:
         raise InputError(
-            f"embedding row {bad[0]} is not finite as {array.dtype} ({bad.size} such row(s))"
+            f"embedding row {bad[0]} is not finite as {array.dtype} (NaN, inf or beyond its "
+            f"range; {bad.size} such row(s))"
         )
     return array
 

@@ -19,6 +19,10 @@ class InputError(BertFlowError, ValueError):
     """A value given by the caller is unusable: a text, an array, an argument."""
 
 
+class NotFittedError(BertFlowError, ValueError):
+    """A post-processor is used before it is fitted."""
+
+
 class ConfigError(BertFlowError, ValueError):
     """A configuration field or a command-line flag is unknown or has an impossible value."""
 

@@ -1,19 +1,33 @@
-"""What is done to embeddings after the encoder, behind one fit/transform/save interface."""
+"""What is done to embeddings after the encoder, behind one fit/transform/save interface.
 
-import json
-from pathlib import Path
-from typing import Any
+Names are loaded when they are first used, so that the command of this package reports a wrong flag
+without the seconds that loading JAX takes.
+"""
 
-from bertflow_jax.errors import CheckpointError, DataNotFoundError
-from bertflow_jax.paths import user_path
-from bertflow_jax.postprocess.affine import AffineProcessor
-from bertflow_jax.postprocess.base import PostProcessor, PureTransform
-from bertflow_jax.postprocess.compose import Compose
-from bertflow_jax.postprocess.flow import Flow
-from bertflow_jax.postprocess.reduce import Reduce
-from bertflow_jax.postprocess.standardize import Center, Standardize
-from bertflow_jax.postprocess.storage import described_in
-from bertflow_jax.postprocess.whitening import NATSV, Whitening
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bertflow_jax.postprocess.base import PostProcessor, PureTransform
+    from bertflow_jax.postprocess.compose import Compose
+    from bertflow_jax.postprocess.flow import Flow
+    from bertflow_jax.postprocess.kinds import load
+    from bertflow_jax.postprocess.reduce import Reduce
+    from bertflow_jax.postprocess.standardize import Center, Standardize
+    from bertflow_jax.postprocess.whitening import NATSV, Whitening
+
+_HOME = {
+    "Center": "standardize",
+    "Compose": "compose",
+    "Flow": "flow",
+    "NATSV": "whitening",
+    "PostProcessor": "base",
+    "PureTransform": "base",
+    "Reduce": "reduce",
+    "Standardize": "standardize",
+    "Whitening": "whitening",
+    "load": "kinds",
+}
 
 __all__ = [
     "NATSV",
@@ -28,30 +42,12 @@ __all__ = [
     "load",
 ]
 
-_AFFINE: dict[str, type[AffineProcessor]] = {
-    kind.name: kind for kind in (Center, Standardize, NATSV, Whitening, Reduce)
-}
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
 
 
-def load(folder: str | Path) -> PostProcessor:
-    """Read a post-processor of any kind from the folder its `save` wrote.
-
-    Raises:
-      DataNotFoundError: the folder holds none.
-      CheckpointError: a file is damaged, or of an unknown kind, or the folder holds several.
-    """
-    path = user_path(folder, "folder")
-    found = described_in(path)
-    if found is None:
-        raise DataNotFoundError(f"{path} holds no saved post-processor")
-    if found != "post-processor":
-        return Compose.load(path) if found == "compose" else Flow.load(path)
-    file = path / "postprocess.json"
-    try:
-        described: Any = json.loads(file.read_text("utf-8"))
-        kind = described["kind"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise CheckpointError(f"{file} is not readable ({error})") from error
-    if kind not in _AFFINE:
-        raise CheckpointError(f"{file}: unknown kind {kind!r}; known: {', '.join(_AFFINE)}")
-    return _AFFINE[kind].load(path)
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 
 from bertflow_jax.checks import check_count
 from bertflow_jax.embedding_checks import check_embeddings, check_results
-from bertflow_jax.errors import BertFlowError, CheckpointError, InputError
+from bertflow_jax.errors import CheckpointError, InputError
 from bertflow_jax.postprocess.base import PureTransform
+from bertflow_jax.postprocess.column_names import check_columns, column_names
 from bertflow_jax.postprocess.moments import Moments
+from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
 from bertflow_jax.postprocess.storage import DAMAGE, Folder
 
 _ROWS = 8192  # rows of one step: bounds the float64 copies
 _FOLDER = Folder("post-processor")
 
 
-class AffineProcessor:
+class AffineProcessor(SklearnApi):
     """z = (u - mean) A. A is a matrix [D, K], or the diagonal [D] of one.
 
     Attributes:
@@ -31,17 +33,29 @@ class AffineProcessor:
       inverse: the pseudo-inverse of A, float64[K, D] or float64[D].
     """
 
-    name: ClassVar[str]
     diagonal: ClassVar[bool] = False  # whether `_solve` wants variances alone
+    _mean: NDArray[np.float64] | None = None
+    _matrix: NDArray[np.float64] | None = None
+    _inverse: NDArray[np.float64] | None = None
 
-    def __init__(self) -> None:
-        self.mean: NDArray[np.float64] | None = None
-        self.matrix: NDArray[np.float64] | None = None
-        self.inverse: NDArray[np.float64] | None = None
+    @property
+    def mean(self) -> NDArray[np.float64] | None:
+        """The mean that is subtracted, float64[D]."""
+        return self._mean
+
+    @property
+    def matrix(self) -> NDArray[np.float64] | None:
+        """A, float64[D, K] or float64[D]."""
+        return self._matrix
+
+    @property
+    def inverse(self) -> NDArray[np.float64] | None:
+        """The pseudo-inverse of A, float64[K, D] or float64[D]."""
+        return self._inverse
 
     def settings(self) -> dict[str, Any]:
         """Return the arguments of the constructor, JSON-safe."""
-        return {}
+        return self.get_params(deep=False)
 
     def _solve(self, moments: Moments) -> tuple[NDArray[np.float64], ...]:
         """Return (mean, A, pseudo-inverse of A)."""
@@ -51,8 +65,8 @@ class AffineProcessor:
         """Whether z ~ N(0, I) is what the fit makes likely, so that log_prob means something."""
         return False
 
-    def fit(self, embeddings: np.ndarray) -> Self:
-        """Fit to embeddings float[N, D], N >= 2, and return itself.
+    def fit(self, embeddings: np.ndarray, y: object = None) -> Self:
+        """Fit to embeddings float[N, D], N >= 2, and return itself; `y` has no effect.
 
         The statistics are float64, of float64 embeddings as they are given.
 
@@ -61,7 +75,9 @@ class AffineProcessor:
             directions asked for than the embeddings vary in.
         """
         rows = check_embeddings(embeddings, exact=True)
-        return self.fit_batches(rows[i : i + _ROWS] for i in range(0, max(1, len(rows)), _ROWS))
+        self.fit_batches(rows[i : i + _ROWS] for i in range(0, max(1, len(rows)), _ROWS))
+        self._names = column_names(embeddings)
+        return self
 
     def fit_examples(self, embeddings: np.ndarray, rows: np.ndarray) -> Self:
         """Fit to every occurrence of a sentence: rows int32[N, S] of embeddings float[U, D]."""
@@ -78,13 +94,19 @@ class AffineProcessor:
             moments.update(rows)
         if moments is None:
             raise InputError("no embeddings to fit on: the iterable of batches is empty")
-        self.mean, self.matrix, self.inverse = self._solve(moments)
+        self._mean, self._matrix, self._inverse = self._solve(moments)
+        self._names = None
         return self
 
     @property
     def features(self) -> int | None:
         """D of the embeddings it was fitted on, None before."""
-        return None if self.mean is None else len(self.mean)
+        return None if self._mean is None else len(self._mean)
+
+    @property
+    def latent_features(self) -> int | None:
+        """K of what `transform` gives, None before `fit`."""
+        return None if self._inverse is None else len(self._inverse)
 
     def transform(self, embeddings: np.ndarray) -> np.ndarray:
         """Map embeddings float[N, D] to float32[N, K]; computed in float64.
@@ -93,6 +115,7 @@ class AffineProcessor:
           InputError: as `fit`; a row whose image float32 cannot hold.
         """
         mean, matrix, _ = self._fitted()
+        check_columns(embeddings, self._names)
         rows = check_embeddings(embeddings, len(mean), exact=True)
         return _by_rows(rows, lambda u: _times(u - mean, matrix), self.name)
 
@@ -179,7 +202,7 @@ class AffineProcessor:
                 for name, shape in described["shapes"].items()
             }
             _FOLDER.check(path, described, arrays, expected)
-            loaded.mean, loaded.matrix, loaded.inverse = (
+            loaded._mean, loaded._matrix, loaded._inverse = (
                 np.asarray(arrays[name], np.float64) for name in ("mean", "matrix", "inverse")
             )
         except CheckpointError:
@@ -217,9 +240,12 @@ class AffineProcessor:
         return PureTransform(self.name, affine_transform, jax.tree.map(jnp.asarray, params))
 
     def _fitted(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        if self.mean is None or self.matrix is None or self.inverse is None:
-            raise BertFlowError(f"this {self.name} is not fitted yet: call fit(embeddings) or load")
-        return self.mean, self.matrix, self.inverse
+        if self._mean is None or self._matrix is None or self._inverse is None:
+            raise not_fitted(f"this {self.name} is not fitted yet: call fit(embeddings) or load")
+        return self._mean, self._matrix, self._inverse
+
+    def _forget(self) -> None:
+        self._mean = self._matrix = self._inverse = self._names = None
 
     def _require_density(self, what: str) -> None:
         if not self._is_density():

@@ -35,6 +35,16 @@ class PostProcessor(Protocol):
     def features(self) -> int | None:
         """D of the embeddings it was fitted on, None before."""
 
+    @property
+    def latent_features(self) -> int | None:
+        """K of what `transform` gives, None before `fit`."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the arguments of the constructor; see `SklearnApi`."""
+
+    def set_params(self, **params: Any) -> Self:
+        """Set arguments of the constructor by name and return itself; see `SklearnApi`."""
+
     def fit(self, embeddings: np.ndarray) -> Self:
         """Fit to embeddings float[N, D] and return itself."""
 

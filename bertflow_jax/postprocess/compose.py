@@ -9,7 +9,6 @@ import jax
 import numpy as np
 
 from bertflow_jax.errors import (
-    BertFlowError,
     CheckpointError,
     ConfigError,
     DataNotFoundError,
@@ -17,6 +16,7 @@ from bertflow_jax.errors import (
 )
 from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
+from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
 from bertflow_jax.postprocess.storage import (
     COMPOSE,
     DAMAGE,
@@ -27,7 +27,7 @@ from bertflow_jax.postprocess.storage import (
 from bertflow_jax.workdir import prepare_output, write_text
 
 
-class Compose:
+class Compose(SklearnApi):
     """z = f_n(... f_1(u)); each is fitted to what those before it give.
 
     `Compose([Standardize(), NATSV(6)])` is the paper's SN + NATSV.
@@ -61,8 +61,53 @@ class Compose:
         """D of the embeddings it was fitted on, None before."""
         return self.steps[0].features
 
-    def fit(self, embeddings: np.ndarray) -> Self:
-        """Fit every step, in order, to embeddings float[N, D] and return itself."""
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether every step is fitted, for `check_is_fitted`."""
+        return all(step.features is not None for step in _single(self.steps))
+
+    @property
+    def latent_features(self) -> int | None:
+        """K of what `transform` gives, None before `fit`."""
+        return self.steps[-1].latent_features
+
+    @property
+    def _names(self) -> Any:  # type: ignore[override]
+        return getattr(self.steps[0], "_names", None)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the steps, and with `deep` the parameters of step 0 as `0__k`, of 1 as `1__k`."""
+        params: dict[str, Any] = {"steps": self.steps}
+        for number, step in enumerate(self.steps if deep else ()):
+            params[str(number)] = step
+            params.update({f"{number}__{name}": v for name, v in step.get_params().items()})
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set `steps`, a step by its number, or parameters inside of one, as `1__k`.
+
+        Raises:
+          ConfigError: there is no such parameter; the text lists those that there are.
+          InputError or ConfigError: as the constructors.
+        """
+        steps = list(type(self)(params.pop("steps", self.steps)).steps)
+        for name in [name for name in params if name in map(str, range(len(steps)))]:
+            steps[int(name)] = params.pop(name)
+        made = type(self)(steps)
+        known = made.get_params()
+        unknown = sorted(set(params) - set(known))
+        if unknown:
+            raise ConfigError(f"Compose has no parameter {unknown[0]!r}; it has {', '.join(known)}")
+        self.steps = made.steps
+        for name, value in params.items():
+            number, _, inner = name.partition("__")
+            self.steps[int(number)].set_params(**{inner: value})
+        return self
+
+    def fit(self, embeddings: np.ndarray, y: object = None) -> Self:
+        """Fit every step, in order, to embeddings float[N, D] and return itself; `y` has no effect.
+
+        Raises as the steps.
+        """
         return self._fit(embeddings, lambda step, u: step.fit(u))
 
     def fit_examples(self, embeddings: np.ndarray, rows: np.ndarray) -> Self:
@@ -99,7 +144,7 @@ class Compose:
         """
         for step in _single(self.steps):
             if step.features is None:
-                raise BertFlowError(f"this {step.name} is not fitted yet: call fit(embeddings)")
+                raise not_fitted(f"this {step.name} is not fitted yet: call fit(embeddings)")
         path = prepare_output(folder, "folder")
         # The old steps go first: an interrupted save must not leave a mixture that can be loaded.
         remove_saved(path, steps=len(self.steps))
@@ -110,7 +155,7 @@ class Compose:
     @classmethod
     def load(cls, folder: str | Path) -> "Compose":
         """Read what `save` wrote; raises DataNotFoundError or CheckpointError."""
-        from bertflow_jax.postprocess import load  # it knows every kind, this one too
+        from bertflow_jax.postprocess.kinds import load  # it knows every kind, this one too
 
         path = user_path(folder, "folder")
         found = described_in(path)

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import flax.traverse_util
 import jax
@@ -13,9 +13,11 @@ import numpy as np
 from bertflow_jax.checks import check_count
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
 from bertflow_jax.embedding_checks import check_embeddings, check_results
-from bertflow_jax.errors import BertFlowError, CheckpointError, InputError
+from bertflow_jax.errors import CheckpointError, InputError
 from bertflow_jax.flow import glow
 from bertflow_jax.postprocess.base import PureTransform
+from bertflow_jax.postprocess.column_names import check_columns, column_names
+from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
 from bertflow_jax.postprocess.storage import DAMAGE, Folder
 from bertflow_jax.training.fit import initial_state, prepare_data
 from bertflow_jax.training.loop import run_fit
@@ -24,7 +26,7 @@ _FOLDER = Folder("flow")
 _ROWS = 1024  # rows of one device call; shorter inputs are padded to a power of two
 
 
-class Flow:
+class Flow(SklearnApi):
     """A normalizing flow that maps embeddings to N(0, I); forward means embedding -> latent.
 
     Attributes:
@@ -53,9 +55,24 @@ class Flow:
         self.seed = seed
         self.train = TrainConfig() if train is None else train
         Config(seed=seed, flow=self.config, train=self.train).validate()
-        self.variables: dict[str, Any] | None = None
-        self.features: int | None = None
+        self._variables: dict[str, Any] | None = None
+        self._features: int | None = None
         self._compiled: dict[str, Callable[..., Any]] = {}
+
+    @property
+    def variables(self) -> dict[str, Any] | None:
+        """The fitted parameters, None before `fit`."""
+        return self._variables
+
+    @property
+    def features(self) -> int | None:
+        """D of the embeddings it was fitted on, None before."""
+        return self._features
+
+    @property
+    def latent_features(self) -> int | None:
+        """K of what `transform` gives: D, None before `fit`."""
+        return self._features
 
     @classmethod
     def from_variables(
@@ -63,14 +80,15 @@ class Flow:
     ) -> "Flow":
         """Return a flow with these parameters (of `bertflow_jax.flow.glow.init_variables`)."""
         flow = cls(config, seed)
-        flow.variables, flow.features = variables, features
+        flow._variables, flow._features = variables, features
         return flow
 
-    def fit(self, embeddings: np.ndarray, *, progress: bool = False) -> "Flow":
+    def fit(self, embeddings: np.ndarray, y: object = None, *, progress: bool = False) -> Self:
         """Fit the flow to embeddings by maximum likelihood and return it.
 
         Args:
           embeddings: float[N, D], finite, at least two different rows.
+          y: has no effect.
           progress: show a progress bar.
 
         Raises:
@@ -78,13 +96,15 @@ class Flow:
           ConfigError: D is too small for the levels.
           TrainingError: all rows are equal, or the loss stopped being finite.
         """
-        embeddings = check_embeddings(embeddings)
+        names, embeddings = column_names(embeddings), check_embeddings(embeddings)
         rows = np.arange(len(embeddings), dtype=np.int32)[:, None]
-        return self.fit_examples(embeddings, rows, progress=progress)
+        self.fit_examples(embeddings, rows, progress=progress)
+        self._names = names
+        return self
 
     def fit_examples(
         self, embeddings: np.ndarray, rows: np.ndarray, *, progress: bool = False
-    ) -> "Flow":
+    ) -> Self:
         """Fit the flow to examples of one or two sentences, as train.py does, and return it.
 
         Args:
@@ -98,7 +118,8 @@ class Flow:
         config = Config(seed=self.seed, flow=self.config, train=self.train)
         data = prepare_data(embeddings, rows, held_out=0.0, seed=self.seed)
         result = run_fit(config, data, initial_state(config, data), progress=progress)
-        self.variables, self.features = result.state.variables, data.features
+        self._variables, self._features = result.state.variables, data.features
+        self._names = None
         self._compiled.clear()
         return self
 
@@ -182,8 +203,8 @@ class Flow:
         except DAMAGE as error:
             raise CheckpointError(f"{path}: not a readable flow ({error})") from error
         _FOLDER.check(path, described, flat, flax.traverse_util.flatten_dict(expected, sep="/"))
-        flow.variables = flax.traverse_util.unflatten_dict(flat, sep="/")
-        flow.features = features
+        flow._variables = flax.traverse_util.unflatten_dict(flat, sep="/")
+        flow._features = features
         return flow
 
     def pure(self) -> PureTransform:
@@ -192,13 +213,26 @@ class Flow:
         return PureTransform(self.name, functools.partial(_forward, self.config), variables)
 
     def _fitted(self) -> tuple[dict[str, Any], int]:
-        if self.variables is None or self.features is None:
-            raise BertFlowError("this flow is not fitted yet: call fit(embeddings) or Flow.load")
-        return self.variables, self.features
+        if self._variables is None or self._features is None:
+            raise not_fitted("this flow is not fitted yet: call fit(embeddings) or Flow.load")
+        return self._variables, self._features
+
+    def _forget(self) -> None:
+        self._variables = self._features = self._names = None
+        self._compiled.clear()
+
+    def _is_density(self) -> bool:
+        return True
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is compiled, which cannot be pickled and is made again where needed."""
+        return {**self.__dict__, "_compiled": {}}
 
     def _apply(self, what: str, rows: np.ndarray) -> np.ndarray:
         """Run a compiled function over rows in calls of a few fixed shapes."""
         variables, features = self._fitted()
+        if what != "inverse":
+            check_columns(rows, self._names)
         rows = check_embeddings(rows, features)
         if what not in self._compiled:
             self._compiled[what] = jax.jit(functools.partial(_FUNCTIONS[what], self.config))

@@ -55,7 +55,9 @@ class Moments:
     def covariance(self) -> NDArray[np.float64]:
         """Return scatter / N (the maximum-likelihood estimate), shaped like `scatter`."""
         if self.count < 2:
-            raise InputError(f"at least two embeddings are needed to fit on, got {self.count}")
+            raise InputError(
+                f"at least two embeddings are needed to fit on, got {self.count} sample(s)"
+            )
         if not np.isfinite(self.scatter).all():
             raise InputError(
                 "the embeddings are too large: their variance exceeds float64; multiply them by a "

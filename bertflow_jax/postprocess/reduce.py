@@ -1,7 +1,5 @@
 """Fewer dimensions: means of blocks, the first ones, or the principal ones."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,14 +24,9 @@ class Reduce(AffineProcessor):
 
     def __init__(self, k: int, how: str = "pca"):
         """Make an unfitted one; raises InputError or ConfigError for an impossible argument."""
-        super().__init__()
         check_choice("how", how, ("block_mean", "truncate", "pca"))
         self.k = check_count(k, "k", 1)
         self.how = how
-
-    def settings(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {"k": self.k, "how": self.how}
 
     def _solve(self, moments: Moments) -> tuple[NDArray[np.float64], ...]:
         if self.how == "pca":

@@ -18,6 +18,7 @@ class Standardize(AffineProcessor):
 
     name = "standardize"
     diagonal = True
+    _one_to_one = True
 
     def _solve(self, moments: Moments) -> tuple[NDArray[np.float64], ...]:
         scale = np.where(moments.ordinary(), np.sqrt(moments.variance), 0.0)
@@ -32,6 +33,7 @@ class Center(AffineProcessor):
 
     name = "center"
     diagonal = True
+    _one_to_one = True
 
     def _solve(self, moments: Moments) -> tuple[NDArray[np.float64], ...]:
         ones = np.ones_like(moments.covariance)

@@ -1,7 +1,6 @@
 """Maps along the eigenvectors of the covariance: whitening and the removal of top directions."""
 
 import logging
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,19 +84,14 @@ class Whitening(AffineProcessor):
 
     def __init__(self, k: int | None = None, alpha: float = 1.0, kind: str = "pca"):
         """Make an unfitted one; raises InputError or ConfigError for an impossible argument."""
-        super().__init__()
         if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 <= alpha <= 1:
             raise InputError(
                 f"alpha={alpha!r}: must be a number from 0 (centring) to 1 (whitening)"
             )
         check_choice("kind", kind, ("pca", "zca"))
         self.k = None if k is None else check_count(k, "k", 1)
-        self.alpha = float(alpha)
+        self.alpha = alpha
         self.kind = kind
-
-    def settings(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {"k": self.k, "alpha": self.alpha, "kind": self.kind}
 
     def _solve(self, moments: Moments) -> tuple[NDArray[np.float64], ...]:
         values, vectors, rank = principal_directions(moments)
@@ -159,12 +153,7 @@ class NATSV(AffineProcessor):
 
     def __init__(self, k: int = 1):
         """Make an unfitted one that removes k >= 1 directions."""
-        super().__init__()
         self.k = check_count(k, "k", 1)
-
-    def settings(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {"k": self.k}
 
     def _solve(self, moments: Moments) -> tuple[NDArray[np.float64], ...]:
         _, vectors, rank = principal_directions(moments)

@@ -181,11 +181,11 @@ def test_the_pure_function_subtracts_the_float64_mean():
 def test_a_map_that_float32_cannot_hold_has_no_pure_function(size):
     """Factors of 1e39 became infinite, and those of 1e-39 were taken for 0 on the device."""
     processor = Center().fit(normal())
-    processor.matrix = processor.matrix / size
+    processor._matrix = processor.matrix / size
     with pytest.raises(InputError, match="does not fit into float32"):
         processor.pure()
-    processor.matrix = np.ones(8)
-    processor.mean = processor.mean + 1e39
+    processor._matrix = np.ones(8)
+    processor._mean = processor.mean + 1e39
     with pytest.raises(InputError, match="does not fit into float32"):
         processor.pure()
 

@@ -1,0 +1,44 @@
+"""Every kind of post-processor by its name, and the reader of a folder of any kind."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bertflow_jax.errors import CheckpointError, DataNotFoundError
+from bertflow_jax.paths import user_path
+from bertflow_jax.postprocess.affine import AffineProcessor
+from bertflow_jax.postprocess.base import PostProcessor
+from bertflow_jax.postprocess.compose import Compose
+from bertflow_jax.postprocess.flow import Flow
+from bertflow_jax.postprocess.reduce import Reduce
+from bertflow_jax.postprocess.standardize import Center, Standardize
+from bertflow_jax.postprocess.storage import described_in
+from bertflow_jax.postprocess.whitening import NATSV, Whitening
+
+AFFINE: dict[str, type[AffineProcessor]] = {
+    kind.name: kind for kind in (Center, Standardize, NATSV, Whitening, Reduce)
+}
+
+
+def load(folder: str | Path) -> PostProcessor:
+    """Read a post-processor of any kind from the folder its `save` wrote.
+
+    Raises:
+      DataNotFoundError: the folder holds none.
+      CheckpointError: a file is damaged, or of an unknown kind, or the folder holds several.
+    """
+    path = user_path(folder, "folder")
+    found = described_in(path)
+    if found is None:
+        raise DataNotFoundError(f"{path} holds no saved post-processor")
+    if found != "post-processor":
+        return Compose.load(path) if found == "compose" else Flow.load(path)
+    file = path / "postprocess.json"
+    try:
+        described: Any = json.loads(file.read_text("utf-8"))
+        kind = described["kind"]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise CheckpointError(f"{file} is not readable ({error})") from error
+    if kind not in AFFINE:
+        raise CheckpointError(f"{file}: unknown kind {kind!r}; known: {', '.join(AFFINE)}")
+    return AFFINE[kind].load(path)

@@ -1,0 +1,211 @@
+"""Files of vectors, read in blocks of rows: .npy, .parquet, or the parts of `bertflow_jax.embed`.
+
+Nothing is ever unpickled, and no more than a block is in memory. A row that is null, of another
+width or not finite is an error that names file and row.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertflow_jax.data.json_files import read_json_object
+from bertflow_jax.embed_parts import INDEX
+from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
+from bertflow_jax.paths import file_kind
+
+_MAGIC = b"\x93NUMPY"
+_BLOCK_NUMBERS = 2**22  # numbers of a block: 16 MB of float32
+_BLOCK_ROWS = 8192
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """Rows that follow each other.
+
+    Attributes:
+      first: number of the first one in the whole input.
+      vectors: float[n, D], finite, of the type they have in the file.
+      table: of a .parquet file, its rows with all columns, a pyarrow.RecordBatch.
+    """
+
+    first: int
+    vectors: NDArray[Any]
+    table: Any = None
+
+
+class VectorFile(Protocol):
+    """An input of vectors.
+
+    Attributes:
+      path: as given.
+      files: the files that are read.
+      rows: N.
+      features: D.
+    """
+
+    path: Path
+    files: tuple[Path, ...]
+    rows: int
+    features: int
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield all rows in order; raises DataError naming file and row."""
+
+
+def open_vectors(path: Path, column: str = "") -> VectorFile:
+    """Return the vectors of a file or a folder of parts, headers read and checked.
+
+    Args:
+      path: .npy, .parquet, or a folder of parts with its index.json.
+      column: of the vectors in a .parquet file; "" takes `vector`, or the only column of lists.
+
+    Raises:
+      DataNotFoundError: no such file, or a folder without index.json.
+      ConfigError: another format, or a column of what has none.
+      DataError: the file is damaged, holds no vectors, or none that are numbers.
+    """
+    kind = file_kind(path)
+    if kind == "other":
+        raise DataError(f"--input={path} is a pipe or a device; write it to a file first")
+    if kind not in ("file", "folder"):
+        reason = "no such file" if kind == "absent" else kind
+        raise DataNotFoundError(f"--input={path}: {reason}")
+    if kind == "file" and path.suffix == ".parquet":
+        from bertflow_jax.postprocess.vector_parquet import ParquetVectors
+
+        return ParquetVectors(path, column)
+    if column:
+        raise ConfigError(f"--column goes with a .parquet file; {path} has no columns by name")
+    if kind == "folder":
+        return PartVectors(path)
+    if path.suffix != ".npy":
+        raise ConfigError(
+            f"--input={path}: vectors are read from .npy, .parquet, or a folder of parts that "
+            "bertflow_jax.embed wrote; save an array float[N, D] with numpy.save"
+        )
+    return NpyVectors(path)
+
+
+class NpyVectors:
+    """One array float[N, D]."""
+
+    def __init__(self, path: Path):
+        """Read the header; raises DataError."""
+        self.path = path
+        self.files: tuple[Path, ...] = (path,)
+        array = self.mapped()
+        if array.ndim != 2 or array.dtype.kind not in "fiu":
+            raise DataError(
+                f"{path} holds an array {array.dtype}{list(array.shape)}; a numeric one of shape "
+                "[N, D] is needed, a vector a row"
+            )
+        self.rows, self.features = array.shape
+        _check_shape(path, self.rows, self.features)
+
+    def mapped(self) -> NDArray[Any]:
+        """Return the array, memory-mapped; raises DataError where it cannot be."""
+        try:
+            with self.path.open("rb") as file:
+                magic = file.read(len(_MAGIC))
+            if magic != _MAGIC:  # numpy would speak of unpickling it
+                what = "is no .npy file" if magic else "is empty"
+                raise DataError(f"{self.path} {what}; save an array float[N, D] with numpy.save")
+            return np.load(self.path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            if isinstance(error, DataError):
+                raise
+            if "Python objects" in str(error):
+                raise DataError(
+                    f"{self.path} holds Python objects, which are never unpickled here; save the "
+                    "vectors as one numeric array [N, D] (numpy.stack makes one of a list)"
+                ) from error
+            raise DataError(f"{self.path} cannot be read as .npy: {error}") from error
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield all rows in order; raises DataError naming file and row."""
+        size = block_rows(self.features)
+        for first in range(0, self.rows, size):
+            # Mapped anew for every block: what stays mapped counts as memory of the process.
+            array = self.mapped()
+            if array.shape != (self.rows, self.features):
+                raise DataError(f"{self.path} changed while it was read; start again")
+            part = np.array(array[first : first + size], order="C")
+            del array
+            check_finite(self.path, part, first)
+            yield Block(first, part)
+
+
+class PartVectors:
+    """A folder of .npy parts with index.json, as `python -m bertflow_jax.embed` leaves it."""
+
+    def __init__(self, path: Path):
+        """Read index.json and the headers of the parts; raises DataNotFoundError or DataError."""
+        index = path / INDEX
+        if file_kind(index) != "file":
+            raise DataNotFoundError(
+                f"--input={path}: no {INDEX} in this folder, which bertflow_jax.embed writes when "
+                "every part is there; finish the job, or name a .npy or .parquet file"
+            )
+        self.path = path
+        self._parts = [NpyVectors(path / name) for name in _part_names(index)]
+        self.files: tuple[Path, ...] = (index, *(part.path for part in self._parts))
+        self.rows = sum(part.rows for part in self._parts)
+        self.features = self._parts[0].features
+        for part in self._parts:
+            if part.features != self.features:
+                raise DataError(
+                    f"{part.path} holds vectors of {part.features} dimensions, the first part of "
+                    f"{self.features}; embed the texts again"
+                )
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield all rows in order; raises DataError naming file and row."""
+        start = 0
+        for part in self._parts:
+            for block in part.blocks():
+                yield Block(start + block.first, block.vectors)
+            start += part.rows
+
+
+def _part_names(index: Path) -> list[str]:
+    """Return the files that index.json lists; raises DataError where it is not one of ours."""
+    try:
+        parts = read_json_object(index)["parts"]
+        listed = [(part["file"], part["start"], part["stop"]) for part in parts]
+        starts = [0, *(stop for _, _, stop in listed)]
+        good = bool(listed) and all(
+            name == Path(name).name and start == starts[i] < stop
+            for i, (name, start, stop) in enumerate(listed)
+        )
+    except (ConfigError, LookupError, TypeError, OSError) as error:
+        raise DataError(f"{index} is not readable ({error}); embed the texts again") from error
+    if not good:
+        raise DataError(
+            f"{index} lists no parts that follow each other; it is not the index of "
+            "bertflow_jax.embed"
+        )
+    return [name for name, _, _ in listed]
+
+
+def block_rows(features: int) -> int:
+    """Return how many rows of D = features numbers make a block."""
+    return max(1, min(_BLOCK_ROWS, _BLOCK_NUMBERS // features))
+
+
+def _check_shape(path: Path, rows: int, features: int) -> None:
+    if not rows or not features:
+        raise DataError(f"{path} holds no vectors: its array has the shape [{rows}, {features}]")
+
+
+def check_finite(path: Path, vectors: NDArray[Any], first: int) -> None:
+    """Raise DataError naming the first row with NaN or infinity in it, counted from `first`."""
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if bad.size:
+        raise DataError(
+            f"{path}, row {first + bad[0]}: holds NaN or infinity; leave the row out, or make its "
+            "vector again"
+        )
