@@ -8,8 +8,9 @@
 
 SentEval tells `prepare` all sentences of a task and then asks for them in batches of a few dozen:
 here `prepare` embeds the distinct ones together, and `batcher` looks them up. A sentence comes as a
-list of words; they are joined with blanks, as SentEval's own examples for BERT do. Nothing here
-imports SentEval.
+list of words; they are joined with blanks, as SentEval's own examples for BERT do. With
+"similarity": cosine among the params, STS12 to STS16 get the scores of evaluate.py; see `cosine`.
+Nothing here imports SentEval.
 """
 
 import logging
@@ -21,6 +22,7 @@ import numpy as np
 from bertflow_jax.checks import check_count, check_switch
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.errors import InputError
+from bertflow_jax.evaluation.metrics import cosine_similarity
 
 _log = logging.getLogger(__name__)
 EMPTY = "."  # stands for a sentence without words
@@ -71,6 +73,15 @@ def make_batcher(
         return table(_sentences(batch))
 
     return prepare, batcher
+
+
+def cosine(u: np.ndarray, v: np.ndarray) -> float:
+    """Return the cosine of two vectors float[E], rounded to 12 decimals; 0 where one is zero.
+
+    For SentEval's `params["similarity"]`. Its own cosine is float32: pairs of identical sentences,
+    which tie at 1, come out as 1 +- 1e-7 and are ranked by that noise.
+    """
+    return float(cosine_similarity(np.asarray(u)[None], np.asarray(v)[None])[0])
 
 
 class _VectorTable:
