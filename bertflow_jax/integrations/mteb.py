@@ -28,8 +28,8 @@ try:
     from mteb.models.model_meta import ModelMeta
 except ImportError as error:
     raise MissingPackageError(
-        f"bertflow_jax.integrations.mteb needs mteb of version 2 ({error}): "
-        "pip install 'bertflow_jax[mteb]', or pip install 'mteb>=2,<3'"
+        f"bertflow_jax.integrations.mteb needs mteb 2.12 or later ({error}): "
+        "pip install 'bertflow_jax[mteb]', or pip install 'mteb>=2.12,<3'"
     ) from error
 
 _ORGANISATION = "bertflow_jax"
