@@ -13,9 +13,11 @@ from sklearn.linear_model import LogisticRegression
 import bertflow_jax
 from bertflow_jax import Flow, FlowConfig, SentenceEncoder, TrainConfig, Whitening
 from bertflow_jax.batch_embed import BatchEmbedder
+from bertflow_jax.config import Config, DataConfig, EncoderConfig
 from bertflow_jax.data.sts import ScoredPairs, StsTask, load_task
 from bertflow_jax.errors import BertFlowError, ConfigError, InputError, MissingPackageError
 from bertflow_jax.evaluation.tasks import evaluate_task
+from bertflow_jax.training.run import train
 
 mteb = pytest.importorskip("mteb", reason="mteb is not installed")
 made = importlib.import_module("mteb_made")
@@ -148,6 +150,26 @@ def test_the_metadata_are_those_of_the_files(encoders):
     assert white.embed_dim == 32
     # Whitening of 256 dimensions to 32: a mean in two parts and a matrix.
     assert white.n_parameters == numbers + 2 * 256 + 256 * 32
+
+
+def test_a_run_is_scored_with_its_flow(mini_bert, tmp_path):
+    """The encoder of a workdir without its flow, or the name of every run the same."""
+    text = "".join(f"A man buys {number} apples.\n" for number in range(30))
+    (tmp_path / "text.txt").write_text(text)
+    config = Config(
+        encoder=EncoderConfig(max_length=24),
+        data=DataConfig(path=str(tmp_path / "text.txt")),
+        flow=FlowConfig(levels=2, depth=1, width=8),
+        train=TrainConfig(steps=3, batch_size=8, tensorboard=False),
+        cache_dir=str(tmp_path / "cache"),
+    )
+    train(config, tmp_path / "run")
+    encoder = MTEBEncoder.from_checkpoint(tmp_path / "run", batch_size=8)
+    texts = ["A dog runs.", "It rains."]
+    expected = SentenceEncoder.from_checkpoint(tmp_path / "run").encode(texts)
+    np.testing.assert_allclose(encoder.encode([{"text": texts}]), expected, atol=1e-4)
+    assert np.abs(expected - mini_bert.encode(texts)).max() > 0.1
+    assert encoder.mteb_model_meta.name == "bertflow_jax/run-flow"
 
 
 def test_the_revision_tells_what_decides_the_vectors(encoders):
