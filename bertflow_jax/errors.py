@@ -47,3 +47,7 @@ class WorkdirError(BertFlowError, ValueError):
 
 class TrainingError(BertFlowError, ValueError):
     """Training cannot start or had to stop (a non-finite loss, too few rows)."""
+
+
+class ProcessLostError(BertFlowError):
+    """Another process of the run has ended, or cannot be reached any more."""
