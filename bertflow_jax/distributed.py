@@ -9,6 +9,7 @@ import json
 import logging
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -52,7 +53,8 @@ def initialize(
       apart: each process does its own work, and may end long before another one.
 
     Raises:
-      ConfigError: not all three are given, or what is given or found does not make a run.
+      ConfigError: not all three are given, or what is given or found does not make a run; the
+        processes have not equally many devices (unless `apart`).
     """
     given = bool(coordinator), num_processes > 0, process_id >= 0
     if any(given) and not all(given):
@@ -106,9 +108,22 @@ def initialize(
         jax.local_device_count(),
         jax.device_count(),
     )
+    if not apart:
+        _check_even()
     if not is_first():
         # The first process speaks for all.
         logging.getLogger("bertflow_jax").setLevel(logging.WARNING)
+
+
+def _check_even() -> None:
+    """Raise ConfigError in every process where they have not equally many devices."""
+    counts = Counter(device.process_index for device in jax.devices())
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{count} in process {i}" for i, count in sorted(counts.items()))
+        raise ConfigError(
+            f"the processes of a run must have equally many devices, and have {listed}: hide some "
+            "(CUDA_VISIBLE_DEVICES), or leave a machine out"
+        )
 
 
 def explained(error: BaseException) -> BaseException:

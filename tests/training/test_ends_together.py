@@ -3,6 +3,7 @@
 Real processes that meet as the training loops do, without the seconds that training takes.
 """
 
+import os
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from bertflow_jax.interrupt import Interrupt, Preempted
 from bertflow_jax.training.processes import check_together
 
 ROOT = Path(__file__).resolve().parents[2]
+_DEVICES = "--xla_force_host_platform_device_count="
 _JOIN = """
 import sys, time
 from bertflow_jax import cli
@@ -52,16 +54,17 @@ def pair():
     """Start two processes of a program; both are gone afterwards."""
     started = []
 
-    def start(program):
+    def start(program, devices=(1, 1)):
         with socket.socket() as found:
             found.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{found.getsockname()[1]}"
         started.extend(
             subprocess.Popen(
                 [sys.executable, "-c", _JOIN + program, address, str(process)],
+                env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"{_DEVICES}{count}"},
                 cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             )
-            for process in (0, 1)
+            for process, count in enumerate(devices)
         )  # fmt: skip
         return started
 
@@ -127,3 +130,10 @@ def test_a_signal_while_the_processes_agree_is_not_lost(monkeypatch):
         with pytest.raises(Preempted):
             check_together(interrupt)
     assert rounds == [(False, False), (True, True)]
+
+
+def test_processes_with_unequal_devices_are_told(pair):
+    """A traceback out of JAX in each: cannot reshape array of size 3 into shape (2,2)."""
+    codes, errors = _ends(pair(_STEPS.format(failing=(), error="None"), devices=(2, 1)))
+    assert codes == [2, 2], errors
+    assert all("have 2 in process 0, 1 in process 1" in text for text in errors)
