@@ -22,10 +22,12 @@ import absl.logging
 from absl import app, flags
 
 from bertflow_jax.config import Config, field_names
-from bertflow_jax.errors import BertFlowError
+from bertflow_jax.errors import BertFlowError, ProcessLostError
 from bertflow_jax.interrupt import Preempted, heeded, was_pressed
 
 _EX_TEMPFAIL = 75  # of sysexits.h: try again
+_STOPPING = 2  # seconds in which several processes stop together after Ctrl-C or SIGTERM
+_FAILING = 10  # the same after an error: all have met it, or this one alone
 
 
 def take_command(commands: Mapping[str, str]) -> str:
@@ -74,14 +76,43 @@ def _call(main: Callable[[], None]) -> int:
         # Inside an import Ctrl-C can come out as an ImportError.
         if isinstance(error, KeyboardInterrupt) or was_pressed():
             _end_stopped("interrupted", 130)
-        if isinstance(error, BertFlowError):
-            return _report(str(error))
-        raise
+        return _fail(error)
     return 0
+
+
+def _fail(error: BaseException) -> int:
+    """Report an error of ours and return its exit code; raise any other.
+
+    One of several processes does not wait for others that have not failed.
+    """
+    # Without that module there is one process; loading it loads JAX.
+    distributed = sys.modules.get("bertflow_jax.distributed")
+    if distributed is not None:
+        error = distributed.explained(error)
+    ours = isinstance(error, BertFlowError)
+    code = _report(str(error)) if ours else 1
+    if distributed is not None:
+        if isinstance(error, ProcessLostError):
+            distributed.let_others_end()  # each hears of it for itself
+            _end(code)
+        if not distributed.others_are_ending(_FAILING):
+            if not ours:
+                traceback.print_exception(error)
+            _end(code)
+    if not ours:
+        raise error
+    return code
 
 
 def _end_stopped(text: str, code: int) -> NoReturn:
     print(text, file=sys.stderr)
+    distributed = sys.modules.get("bertflow_jax.distributed")
+    if distributed is not None:
+        distributed.others_are_ending(_STOPPING)
+    _end(code)
+
+
+def _end(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     # Not sys.exit: JAX's threads may be inside a device call, and taking the interpreter down

@@ -128,7 +128,7 @@ def _part() -> tuple[int, int]:
         for too.
     """
     if FLAGS.shard is None:
-        if not distributed_flags.join():
+        if not distributed_flags.join(apart=True):
             return 0, 1
         import jax
 
