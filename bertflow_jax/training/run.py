@@ -59,8 +59,6 @@ _MAY_DIFFER = {
     "profile_steps",
     "encoder.remat",
 }
-# Where files lie: another place is the same experiment if their digests are the same.
-_PLACES = {"encoder.path", "data.path", "supervision.path", "supervision.dev_path"}
 
 
 def train(
@@ -230,14 +228,10 @@ def check_resume(
     step = records.state["step"]
     # Fields that an older version did not have take their defaults.
     stored = Config.from_dict(records.config).to_dict()
-    may_differ = _MAY_DIFFER
-    said = _identity_differences(records.encoder, identity)
-    if not said and not _identity_differences(records.manifest, manifest):
-        may_differ = may_differ | _PLACES
     differences = [
         f"{name}: {old!r} in the checkpoint, {new!r} now"
         for name, old, new in _differences(stored, config.to_dict())
-        if name not in may_differ
+        if name not in _MAY_DIFFER
     ]
     if differences:
         raise ConfigError(
@@ -250,19 +244,13 @@ def check_resume(
 
 def check_same(what: str, stored: dict[str, Any], found: dict[str, Any], where: str) -> None:
     """Raise CheckpointError that lists how an identity differs from the stored one."""
-    differences = _identity_differences(stored, found)
+    # Where files lie is no part of what they are.
+    differences = [d for d in _differences(stored, found) if d[0] not in ("path", "source")]
     if differences:
         raise CheckpointError(
             f"{where} belongs to another {what}: "
             + "; ".join(f"{name} was {old!r}, is {new!r}" for name, old, new in differences)
         )
-
-
-def _identity_differences(
-    stored: dict[str, Any], found: dict[str, Any]
-) -> list[tuple[str, Any, Any]]:
-    # Where files lie is no part of what they are.
-    return [d for d in _differences(stored, found) if d[0] not in ("path", "source")]
 
 
 def _differences(old: Any, new: Any, name: str = "") -> list[tuple[str, Any, Any]]:

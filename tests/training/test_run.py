@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 
-import jax
 import numpy as np
 import pytest
 from reference_flows import max_difference
@@ -359,27 +358,3 @@ def test_a_run_goes_on_from_another_folder(folder, tmp_path, monkeypatch):
     again = _config(folder, 2)
     again.data.path = str(folder / "text.txt")
     assert int(train(again, tmp_path, resume=True).state.step) == 2
-
-
-def test_a_run_goes_on_where_workdir_and_text_have_moved(folder, straight, tmp_path):
-    """A preempted run on another machine, whose paths are others, was refused as another config.
-
-    Other text at the new place is refused still, and so is the place then.
-    """
-    shutil.copytree(straight, tmp_path / "run")
-    text = tmp_path / "elsewhere.txt"
-    text.write_text("\n".join(LINES), "utf-8")
-    moved = _config(folder, 30)
-    moved.data.path = str(text)
-    train(moved, tmp_path / "run", resume=True)
-    train(_config(folder, 30), tmp_path / "whole")
-    ours, theirs = load_run(tmp_path / "run"), load_run(tmp_path / "whole")
-    assert (ours.step, ours.records.config["data"]["path"]) == (30, str(text))
-    for one, other in zip(
-        jax.tree.leaves(ours.flow.variables), jax.tree.leaves(theirs.flow.variables), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
-    text.write_text("\n".join(LINES[:-1]), "utf-8")
-    moved.data.path = str(text)
-    with pytest.raises(ConfigError, match=r"data\.path: .*elsewhere"):
-        train(moved, straight, resume=True)
