@@ -26,7 +26,6 @@ from bertflow_jax import cli
 from bertflow_jax.config import Config
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.evaluation.options import ALL_TASKS, ANALYSES, EvalOptions
-from bertflow_jax.evaluation.run import run_evaluation
 from bertflow_jax.evaluation.similarities import SIMILARITIES
 
 flags.DEFINE_string("workdir", None, "Folder (or gs://) of a train.py run: scores raw and flow.")
@@ -115,6 +114,9 @@ flags.DEFINE_string(
 
 def main() -> None:
     """Evaluate as the flags say."""
+    # Imported here so that --version and a wrong flag do not wait for JAX.
+    from bertflow_jax.evaluation.run import run_evaluation
+
     values: dict[str, Any] = {
         name: flags.FLAGS[name].value for name in EvalOptions.__dataclass_fields__
     }

@@ -9,9 +9,11 @@ A command calls `run` before it imports what takes seconds, so that Ctrl-C ends 
 """
 
 import difflib
+import importlib.metadata
 import io
 import logging
 import os
+import platform
 import re
 import sys
 import traceback
@@ -24,8 +26,11 @@ from absl import app, flags
 from bertflow_jax.config import Config, field_names
 from bertflow_jax.errors import BertFlowError
 from bertflow_jax.interrupt import Preempted, heeded, was_pressed
+from bertflow_jax.version import __version__
 
 _EX_TEMPFAIL = 75  # of sysexits.h: try again
+
+flags.DEFINE_bool("version", False, "Print the version and exit.")
 
 
 def run(main: Callable[[], None]) -> NoReturn:
@@ -37,6 +42,15 @@ def run(main: Callable[[], None]) -> NoReturn:
     with heeded():
         app.run(lambda _: _call(main), flags_parser=_parse)
     raise AssertionError("absl's app.run always exits")
+
+
+def version_line() -> str:
+    """Return the versions of this package, JAX and Python; JAX is not loaded for it."""
+    try:
+        jax = f"jax {importlib.metadata.version('jax')}"
+    except importlib.metadata.PackageNotFoundError:
+        jax = "without jax"
+    return f"bertflow_jax {__version__} ({jax}, Python {platform.python_version()})"
 
 
 def _call(main: Callable[[], None]) -> int:
@@ -69,6 +83,11 @@ def _parse(argv: list[str]) -> list[str]:
     # absl would raise an unset verbosity to INFO, which lets JAX and matplotlib talk. Set first, so
     # that the user's own wins.
     quiet = f"--verbosity={absl.logging.WARNING}"
+    # So that --help, which shows the flags of the program itself, shows this one too.
+    flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS["version"])
+    if "--version" in argv[1:]:
+        print(version_line())
+        sys.exit(0)
     try:
         rest = flags.FLAGS([argv[0], quiet, *argv[1:]])[1:]
         # ml_collections tells of a config file that it could not open at the first use of it.

@@ -28,11 +28,12 @@ flags.adopt_module_key_flags(model_flags)
 
 def main() -> None:
     """Export as the flags say."""
-    if not (_OUTPUT.value or "").strip():
+    output = _OUTPUT.value or ""
+    if not output.strip():
         raise ConfigError("--output=FOLDER is missing: the folder to write")
     model_flags.check()
     check_platforms(_PLATFORMS.value, "--platforms")
-    folder = place_of(_OUTPUT.value)
+    folder = place_of(output)
     encoder = model_flags.load_encoder()
     # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
     from bertflow_jax.export.artifact import export_encoder

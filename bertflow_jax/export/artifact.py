@@ -82,7 +82,8 @@ def export_encoder(
     serialized, params, described = _function(encoder, platforms, normalize)
     with _whole_folder(target) as new:
         (new / "embed.jaxexport").write_bytes(serialized)
-        np.savez(new / "params.npz", **params)
+        arrays: dict[str, Any] = params
+        np.savez(new / "params.npz", **arrays)
         (new / "tokenizer.json").write_text(encoder.encoder.tokenizer.standalone(MULTIPLE), "utf-8")
         shutil.copyfile(Path(__file__).with_name("load.py"), new / "load.py")
         manifest = {

@@ -14,8 +14,6 @@ from absl import flags
 
 from bertflow_jax import cli
 from bertflow_jax.errors import ConfigError
-from bertflow_jax.reproduce.options import Options
-from bertflow_jax.reproduce.run import reproduce
 
 _TABLE = flags.DEFINE_integer("table", None, "Of the paper: 1 to 6.")
 _ROWS = flags.DEFINE_list("rows", [], "Names; default: all of the table.")
@@ -31,6 +29,10 @@ def main() -> None:
     """Reproduce the table that the flags name."""
     if _TABLE.value is None:
         raise ConfigError("--table is missing: a number from 1 to 6")
+    # Imported here so that --version and a wrong flag do not wait for JAX.
+    from bertflow_jax.reproduce.options import Options
+    from bertflow_jax.reproduce.run import reproduce
+
     reproduce(
         Options(
             table=_TABLE.value,
