@@ -26,14 +26,32 @@ FLAGS = flags.FLAGS
 
 flags.DEFINE_string("input", None, "File of texts: .txt, .jsonl, .tsv, .csv (or .gz), .parquet.")
 flags.DEFINE_string("output", None, "A .npy or .parquet file, or a folder of .npy parts.")
-flags.DEFINE_enum("format", "auto", ["auto", *FORMATS], "Of the input; auto goes by its name.")
-flags.DEFINE_string("column", "", "Of the texts: a name, or for tsv and csv a number from 0.")
-flags.DEFINE_string("id_column", "", "Of the ids in .parquet output; default: row numbers.")
-flags.DEFINE_string("encoding", "utf-8", "Of the input.")
-flags.DEFINE_integer("batch_size", None, "Sentences of 16 tokens a device call.", lower_bound=1)
+flags.DEFINE_enum(
+    "format", "auto", ["auto", *FORMATS], "Format of the input; auto goes by the file's name."
+)
+flags.DEFINE_string(
+    "column", "", "Column that holds the texts: a name, or for tsv and csv a number from 0."
+)
+flags.DEFINE_string(
+    "id_column", "", "Column of the ids that .parquet output repeats; default: row numbers."
+)
+flags.DEFINE_string("encoding", "utf-8", "Text encoding of the input file.")
+flags.DEFINE_integer(
+    "batch_size",
+    None,
+    "Sentences of 16 tokens in one device call, fewer of longer ones; default: by the device.",
+    lower_bound=1,
+)
 flags.DEFINE_bool("normalize", False, "Scale every vector to length 1.")
-flags.DEFINE_enum("on_overflow", "warn", OVERFLOW, "Texts above max_length, which are cut.")
-flags.DEFINE_integer("shard_rows", 0, "Rows of a part of a folder; 0: one part a process.", 0)
+flags.DEFINE_enum(
+    "on_overflow",
+    "warn",
+    OVERFLOW,
+    "Texts above max_length are cut: warn says how many, error stops, ignore is silent.",
+)
+flags.DEFINE_integer(
+    "shard_rows", 0, "Rows in each part of an output folder; 0: one part a process.", 0
+)
 flags.DEFINE_string(
     "shard",
     None,

@@ -23,8 +23,15 @@ flags.DEFINE_string("encoder", None, "Folder, Hub id or mini_bert: an encoder wi
 flags.DEFINE_string(
     "flow", None, "With --encoder: folder of a saved or imported flow, or of a saved Whitening, ..."
 )
-flags.DEFINE_string("pooling", None, "With --encoder; default: as its folder says, or mean.")
-flags.DEFINE_integer("max_length", None, "With --encoder: tokens a text.")
+flags.DEFINE_string(
+    "pooling",
+    None,
+    "With --encoder: how token vectors become one, as mean, cls or first_last; default: as its "
+    "folder says, or mean.",
+)
+flags.DEFINE_integer(
+    "max_length", None, "With --encoder: most tokens of a text; default: the encoder's own limit."
+)
 flags.DEFINE_enum("dtype", None, ["float32", "bfloat16"], "With --encoder: compute type.")
 
 
