@@ -9,9 +9,11 @@ A command calls `run` before it imports what takes seconds, so that Ctrl-C ends 
 """
 
 import difflib
+import importlib.metadata
 import io
 import logging
 import os
+import platform
 import re
 import sys
 import traceback
@@ -24,6 +26,9 @@ from absl import app, flags
 from bertflow_jax.config import Config, field_names
 from bertflow_jax.errors import BertFlowError, ProcessLostError
 from bertflow_jax.interrupt import Preempted, heeded, was_pressed
+from bertflow_jax.version import __version__
+
+flags.DEFINE_bool("version", False, "Print the version and exit.")
 
 _EX_TEMPFAIL = 75  # of sysexits.h: try again
 _STOPPING = 2  # seconds in which several processes stop together after Ctrl-C or SIGTERM
@@ -34,7 +39,7 @@ def take_command(commands: Mapping[str, str]) -> str:
     """Take the first word off the command line, which names one of several commands.
 
     The flags that follow are then parsed by `run` as ever. Without a word, --help prints the
-    docstring of the program; anything else is refused.
+    docstring of the program and --version the version; anything else is refused.
 
     Args:
       commands: name -> anything.
@@ -45,6 +50,9 @@ def take_command(commands: Mapping[str, str]) -> str:
         return word
     if re.fullmatch(r"--?(h|help\w*|\?)", word):
         print((sys.modules["__main__"].__doc__ or "").strip())
+        sys.exit(0)
+    if re.fullmatch(r"--?version", word):
+        print(version_line())
         sys.exit(0)
     names = " or ".join(commands)
     later = next((other for other in sys.argv[2:] if other in commands), None)
@@ -63,6 +71,15 @@ def run(main: Callable[[], None]) -> NoReturn:
     with heeded():
         app.run(lambda _: _call(main), flags_parser=_parse)
     raise AssertionError("absl's app.run always exits")
+
+
+def version_line() -> str:
+    """Return the versions of this package, JAX and Python; JAX is not loaded for it."""
+    try:
+        jax = f"jax {importlib.metadata.version('jax')}"
+    except importlib.metadata.PackageNotFoundError:
+        jax = "without jax"
+    return f"bertflow_jax {__version__} ({jax}, Python {platform.python_version()})"
 
 
 def _call(main: Callable[[], None]) -> int:
@@ -124,6 +141,11 @@ def _parse(argv: list[str]) -> list[str]:
     # absl would raise an unset verbosity to INFO, which lets JAX and matplotlib talk. Set first, so
     # that the user's own wins.
     quiet = f"--verbosity={absl.logging.WARNING}"
+    # So that --help, which shows the flags of the program itself, shows this one too.
+    flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS["version"])
+    if "--version" in argv[1:]:
+        print(version_line())
+        sys.exit(0)
     try:
         rest = flags.FLAGS([argv[0], quiet, *argv[1:]])[1:]
         # ml_collections tells of a config file that it could not open at the first use of it.

@@ -230,3 +230,13 @@ def write_tokenizer(files: TokenizerFiles, folder: Path, max_length: int) -> Non
 def tokenizer_content(backend: tokenizers.Tokenizer) -> dict[str, Any]:
     """Return the tokenizer as the content of a tokenizer.json, truncation and padding left out."""
     return json.loads(backend.to_str()) | {"truncation": None, "padding": None}
+
+
+def standalone_tokenizer(files: TokenizerFiles, max_length: int, multiple: int) -> str:
+    """Return the content of a tokenizer.json that cuts and pads without further settings."""
+    backend = tokenizers.Tokenizer.from_str(files.backend.to_str())
+    backend.enable_truncation(max_length, direction=files.truncation_side)
+    backend.enable_padding(
+        pad_id=files.pad_id, pad_token=files.special["pad_token"], pad_to_multiple_of=multiple
+    )
+    return backend.to_str(pretty=True)

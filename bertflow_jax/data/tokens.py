@@ -19,6 +19,7 @@ from bertflow_jax.data.long_texts import chunks, special_ids, word_ends
 from bertflow_jax.data.tokenizer_files import (
     TokenizerFiles,
     read_tokenizer,
+    standalone_tokenizer,
     tokenizer_content,
     write_tokenizer,
 )
@@ -177,6 +178,13 @@ class TextTokenizer:
     def save(self, folder: Path) -> None:
         """Write the tokenizer's files in Hugging Face layout."""
         write_tokenizer(self._files, folder, self.max_length)
+
+    def standalone(self, multiple: int) -> str:
+        """Return a tokenizer.json that cuts at max_length and pads to a `multiple` by itself.
+
+        What `lower_first` does is left to whoever uses it.
+        """
+        return standalone_tokenizer(self._files, self.max_length, multiple)
 
 
 def _max_length(user: int | None, folder: int | None, tokenizer: int | None, table: int) -> int:
