@@ -230,3 +230,20 @@ def write_tokenizer(files: TokenizerFiles, folder: Path, max_length: int) -> Non
 def tokenizer_content(backend: tokenizers.Tokenizer) -> dict[str, Any]:
     """Return the tokenizer as the content of a tokenizer.json, truncation and padding left out."""
     return json.loads(backend.to_str()) | {"truncation": None, "padding": None}
+
+
+def hugging_face_tokenizer(files: TokenizerFiles, max_length: int, lower_first: bool) -> Any:
+    """Return a copy of a tokenizer as a `transformers.PreTrainedTokenizerFast`."""
+    from transformers import PreTrainedTokenizerFast
+
+    backend = tokenizers.Tokenizer.from_str(files.backend.to_str())
+    if lower_first:
+        steps = [normalizers.Lowercase(), backend.normalizer]
+        backend.normalizer = normalizers.Sequence([step for step in steps if step])
+    present = {k: v for k, v in files.special.items() if backend.token_to_id(v) is not None}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        model_max_length=max_length,
+        truncation_side=files.truncation_side,
+        **present,
+    )
