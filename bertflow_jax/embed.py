@@ -31,6 +31,7 @@ from bertflow_jax.embed_functions import embedding_function
 from bertflow_jax.encoder.folder import has_postprocess
 from bertflow_jax.encoder.hub import resolve_folder
 from bertflow_jax.encoder.pretrained import Encoder, check_settings, load_encoder
+from bertflow_jax.encoder.usage import with_prompt
 from bertflow_jax.errors import InputError
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.progress import progress_bar
@@ -241,9 +242,8 @@ class SentenceEncoder(SentenceTransformersInterface):
     def _windows(
         self, texts: Iterable[object], batch_size: int | None, normalize: bool, **options: Any
     ) -> Iterator[np.ndarray]:
-        if prompt := options.pop("prompt"):
-            texts = (prompt + text if isinstance(text, str) else text for text in iter_texts(texts))
-        return self._embedder.windows(texts, batch_size, normalize=normalize, **options)
+        rows = with_prompt(texts, options.pop("prompt"))
+        return self._embedder.windows(rows, batch_size, normalize=normalize, **options)
 
     def tokenize(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return input_ids and attention_mask for `embed_fn`, int32[N, T] both, T the longest.

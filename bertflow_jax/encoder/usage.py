@@ -6,11 +6,12 @@ similarity of two vectors.
 
 import dataclasses
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from bertflow_jax.data.json_files import read_json_object_if_present, write_json
+from bertflow_jax.data.tokens import iter_texts
 from bertflow_jax.encoder.folder import OWN_SETTINGS, read_modules
 from bertflow_jax.errors import ConfigError, InputError
 
@@ -61,6 +62,13 @@ class Usage:
                 "the texts alone"
             )
         return found
+
+
+def with_prompt(texts: Iterable[object], prompt: str) -> Iterable[object]:
+    """Put a prompt before every text; what is no str stays, and is refused where texts are read."""
+    if not prompt:
+        return texts
+    return (prompt + text if isinstance(text, str) else text for text in iter_texts(texts))
 
 
 def read_usage(folder: Path) -> Usage:

@@ -56,17 +56,17 @@ def save_folder(encoder: Encoder, processor: PostProcessor | None, folder: Path)
       InputError: a post-processor of a kind that no module can say.
       WorkdirError: a file cannot be written.
     """
-    after = [] if processor is None else processor_modules(processor)
+    plain = st_has_pooling(encoder.pooling, encoder.config.num_hidden_layers)
+    modules = [] if plain else [layer_pooling(encoder)]
+    if encoder.normalize:
+        modules.append(Module(f"{ST_MODULES}Normalize"))
+    if processor is not None:
+        modules += processor_modules(processor)
     try:
         _clear(folder)
         save_encoder(encoder, folder)
-        plain = st_has_pooling(encoder.pooling, encoder.config.num_hidden_layers)
-        if plain and processor is None:
-            return
-        modules = [] if plain else [layer_pooling(encoder)]
-        if encoder.normalize:
-            modules.append(Module(f"{ST_MODULES}Normalize"))
-        _write(encoder, [*modules, *after], processor, folder)
+        if not plain or processor is not None:
+            _write(encoder, modules, processor, folder)
     except (OSError, SafetensorError) as error:
         raise WorkdirError(f"{folder} cannot be written: {error}") from error
 

@@ -122,7 +122,7 @@ def layer_pooling(encoder: Encoder) -> Module:
     }
     arrays: Arrays = {}
     if spec.tokens == "pooler":
-        dense = encoder.params["pooler"]
+        dense = encoder.params["pooler"]["dense"]
         arrays = {
             "dense.weight": np.asarray(dense["kernel"], np.float32).T,
             "dense.bias": np.asarray(dense["bias"], np.float32),
