@@ -21,20 +21,19 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from bertflow_jax.batch_embed import BatchEmbedder
 from bertflow_jax.data.batches import pad
 from bertflow_jax.data.tokens import check_text, iter_texts
 from bertflow_jax.digests import tree_digest
-from bertflow_jax.embed_functions import embedding_function
+from bertflow_jax.embed_functions import embedding_function, pure_of
 from bertflow_jax.encoder.folder import has_postprocess
 from bertflow_jax.encoder.hub import resolve_folder
 from bertflow_jax.encoder.pretrained import Encoder, check_settings, load_encoder
 from bertflow_jax.encoder.usage import with_prompt
 from bertflow_jax.errors import InputError
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
-from bertflow_jax.progress import progress_bar
+from bertflow_jax.progress import text_progress_bar
 from bertflow_jax.st_arguments import ResultForm, sentence_transformers_names
 from bertflow_jax.st_interface import SentenceTransformersInterface
 from bertflow_jax.workdir import prepare_output
@@ -139,17 +138,7 @@ class SentenceEncoder(SentenceTransformersInterface):
                 "the encoder without it (without_postprocess; with a pooling named, a folder's own "
                 "is left out), or put both into a Compose"
             )
-        if not callable(getattr(processor, "pure", None)):
-            raise InputError(
-                f"a fitted Flow, Whitening, ... is needed, not {type(processor).__name__}"
-            )
-        pure = processor.pure()
-        if processor.features != self.dimension:
-            raise InputError(
-                f"the {pure.name} was fitted on {processor.features} dimensions, the encoder's "
-                f"vectors have {self.dimension}"
-            )
-        return SentenceEncoder(self.encoder, pure, processor)
+        return SentenceEncoder(self.encoder, pure_of(processor, self.dimension), processor)
 
     def without_postprocess(self) -> "SentenceEncoder":
         """Return the encoder alone: its vectors are those that a post-processor is fitted on."""
@@ -199,18 +188,17 @@ class SentenceEncoder(SentenceTransformersInterface):
         """
         form = ResultForm(truncate_dim, normalize, convert_to_numpy, convert_to_tensor)
         before = self.encoder.usage.prompt(prompt, prompt_name)
-        single = isinstance(texts, str)
         rows = [texts] if isinstance(texts, str) else texts
         windows = self._windows(
             rows, batch_size, form.unit_first, on_overflow=on_overflow, prompt=before
         )
         parts = [np.zeros((0, form.width(self.dimension)), np.float32)]
         total = len(rows) if isinstance(rows, Sized) else None
-        with _progress_bar(total, show_progress) as bar:
+        with text_progress_bar(total, show_progress) as bar:
             for part in windows:
                 parts.append(form.shorten(part))
                 bar.update(len(part))
-        return form.convert(np.concatenate(parts), single)
+        return form.convert(np.concatenate(parts), single=rows is not texts)
 
     def encode_stream(
         self,
@@ -312,9 +300,3 @@ class SentenceEncoder(SentenceTransformersInterface):
         )
         self.encoder = dataclasses.replace(self.encoder, tokenizer=tokenizer)
         self._embedder = BatchEmbedder(self.embed_fn, self.params, tokenizer, self.encoder.dtype)
-
-
-def _progress_bar(total: int | None, show: bool | None) -> tqdm:
-    # disable=None: tqdm shows the bar only on a terminal.
-    disable = (None if total is None or total > 1000 else True) if show is None else not show
-    return progress_bar(total=total, unit="text", desc="embed", disable=disable)

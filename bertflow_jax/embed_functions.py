@@ -10,7 +10,8 @@ from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig
 from bertflow_jax.encoder.embedding import make_embed_fn
 from bertflow_jax.encoder.pooling import PoolingSpec
 from bertflow_jax.encoder.pretrained import Encoder
-from bertflow_jax.postprocess.base import PureTransform
+from bertflow_jax.errors import InputError
+from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 
 
 def embedding_function(encoder: Encoder, postprocess: PureTransform | None) -> EmbedFn:
@@ -43,3 +44,16 @@ def _plain_embed_fn(
         return pooled(params["encoder"], input_ids, attention_mask, slots=slots)
 
     return embed
+
+
+def pure_of(processor: PostProcessor, dimension: int) -> PureTransform:
+    """Return a post-processor's function; raises InputError unless it takes float[N, dimension]."""
+    if not callable(getattr(processor, "pure", None)):
+        raise InputError(f"a fitted Flow, Whitening, ... is needed, not {type(processor).__name__}")
+    pure = processor.pure()
+    if processor.features != dimension:
+        raise InputError(
+            f"the {pure.name} was fitted on {processor.features} dimensions, the encoder's "
+            f"vectors have {dimension}"
+        )
+    return pure
