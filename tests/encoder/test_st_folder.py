@@ -21,10 +21,14 @@ from bertflow_jax import (
     Standardize,
     Whitening,
 )
+from bertflow_jax.config import Config, EncoderConfig
 from bertflow_jax.errors import BertFlowError, CheckpointError, ConfigError, InputError
+from bertflow_jax.evaluation import run as evaluation
+from bertflow_jax.evaluation.options import EvalOptions
 from bertflow_jax.flow.glow import init_variables
 from bertflow_jax.integrations.st_modules import processor_modules
 from bertflow_jax.postprocess.standardize import Center
+from bertflow_jax.training.run import load_encoder
 
 TEXTS = ["the dog", "a b c d e f g h", "dogs.", "", "The dog . the dog .", "k l m n o p a " * 9]
 CODE = "bertflow_modules.py"
@@ -275,3 +279,30 @@ def test_what_no_module_can_say_is_refused_by_name():
         processor_modules({})
     with pytest.raises(BertFlowError, match="this standardize is not fitted yet"):
         processor_modules(Standardize())
+
+
+def test_a_fit_starts_from_the_encoder_alone(encoder, tmp_path, caplog):
+    """Catches a flow that is fitted on whitened vectors, and restored on those that are not."""
+    usage = dataclasses.replace(encoder.encoder.usage, default_prompt_name="query")
+    named = SentenceEncoder(dataclasses.replace(encoder.encoder, usage=usage))
+    both = named.with_postprocess(Standardize().fit(encoder.encode(texts())))
+    both.save_pretrained(tmp_path)
+    config = Config(encoder=EncoderConfig(path=str(tmp_path), pooling=""))
+    fitted = load_encoder(config)
+    assert "default prompt 'query' is not applied" in caplog.text
+    np.testing.assert_allclose(fitted.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
+
+
+def test_evaluation_knows_raw_from_post_processed(encoder, tmp_path):
+    """Catches post-processed vectors scored as the raw row, and two post-processors on end."""
+    both = encoder.with_postprocess(Standardize().fit(encoder.encode(texts())))
+    both.save_pretrained(tmp_path / "both")
+    source = evaluation._encoder_source(EvalOptions(encoder=str(tmp_path / "both")))
+    np.testing.assert_allclose(source.encoder.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
+    assert source.model["flow"] == {
+        "path": str(tmp_path / "both"),
+        **both.describe()["postprocess"],
+    }
+    flow = str(tmp_path / "both" / "postprocess")
+    with pytest.raises(InputError, match="go through a standardize already"):
+        evaluation._encoder_source(EvalOptions(encoder=str(tmp_path / "both"), flow=flow))
