@@ -21,7 +21,8 @@ from bertflow_jax import (
     Standardize,
     Whitening,
 )
-from bertflow_jax.config import Config, EncoderConfig
+from bertflow_jax.config import Config, DataConfig, EncoderConfig, TrainConfig
+from bertflow_jax.data.text import load_text
 from bertflow_jax.errors import BertFlowError, CheckpointError, ConfigError, InputError
 from bertflow_jax.evaluation import run as evaluation
 from bertflow_jax.evaluation.options import EvalOptions
@@ -281,15 +282,16 @@ def test_what_no_module_can_say_is_refused_by_name():
         processor_modules(Standardize())
 
 
-def test_a_fit_starts_from_the_encoder_alone(encoder, tmp_path, caplog):
+@pytest.mark.parametrize("prompt", [None, "query"])
+def test_a_fit_starts_from_the_encoder_alone(encoder, tmp_path, caplog, prompt):
     """Catches a flow that is fitted on whitened vectors, and restored on those that are not."""
-    usage = dataclasses.replace(encoder.encoder.usage, default_prompt_name="query")
+    usage = dataclasses.replace(encoder.encoder.usage, default_prompt_name=prompt)
     named = SentenceEncoder(dataclasses.replace(encoder.encoder, usage=usage))
     both = named.with_postprocess(Standardize().fit(encoder.encode(texts())))
     both.save_pretrained(tmp_path)
-    config = Config(encoder=EncoderConfig(path=str(tmp_path), pooling=""))
-    fitted = load_encoder(config)
-    assert "default prompt 'query' is not applied" in caplog.text
+    fitted = load_encoder(Config(encoder=EncoderConfig(path=str(tmp_path), pooling="")))
+    assert ("default prompt 'query' is not applied" in caplog.text) == (prompt == "query")
+    assert fitted.default_prompt_name is None
     np.testing.assert_allclose(fitted.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
 
 
@@ -306,3 +308,13 @@ def test_evaluation_knows_raw_from_post_processed(encoder, tmp_path):
     flow = str(tmp_path / "both" / "postprocess")
     with pytest.raises(InputError, match="go through a standardize already"):
         evaluation._encoder_source(EvalOptions(encoder=str(tmp_path / "both"), flow=flow))
+
+
+def test_a_fitted_flow_on_a_real_encoder(tmp_path, st_vectors):
+    """The whole way of a user, with weights that mean something and 256 dimensions."""
+    sentences = load_text(DataConfig()).numbered()[0][:400]
+    encoder = SentenceEncoder.from_pretrained("mini_bert", pooling="first_last")
+    flow = Flow(FlowConfig(levels=2, depth=1), train=TrainConfig(steps=20))
+    both = encoder.with_postprocess(flow.fit(encoder.encode(sentences)))
+    both.save_pretrained(tmp_path)
+    np.testing.assert_allclose(st_vectors(tmp_path), both.encode(TEXTS), atol=1e-4)
