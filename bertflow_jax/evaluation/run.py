@@ -170,7 +170,9 @@ def _encoder_source(options: EvalOptions) -> _Source:
     encoder = _load_encoder(options)
     # An encoder that was saved with a post-processor has one; a second one is refused.
     both = encoder if processor is None else encoder.with_postprocess(processor)
-    encoder, processor = both.without_postprocess(), both.processor
+    processor = both.processor
+    if processor is not None:
+        encoder = both.without_postprocess()
     identity = encoder.identity()
     named = {"pooling_name": options.pooling} if options.pooling else {}
     model = {"encoder": {"path": options.encoder, **identity, **named}, "flow": None}
