@@ -240,3 +240,20 @@ def standalone_tokenizer(files: TokenizerFiles, max_length: int, multiple: int) 
         pad_id=files.pad_id, pad_token=files.special["pad_token"], pad_to_multiple_of=multiple
     )
     return backend.to_str(pretty=True)
+
+
+def hugging_face_tokenizer(files: TokenizerFiles, max_length: int, lower_first: bool) -> Any:
+    """Return a copy of a tokenizer as a `transformers.PreTrainedTokenizerFast`."""
+    from transformers import PreTrainedTokenizerFast
+
+    backend = tokenizers.Tokenizer.from_str(files.backend.to_str())
+    if lower_first:
+        steps = [normalizers.Lowercase(), backend.normalizer]
+        backend.normalizer = normalizers.Sequence([step for step in steps if step])
+    present = {k: v for k, v in files.special.items() if backend.token_to_id(v) is not None}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        model_max_length=max_length,
+        truncation_side=files.truncation_side,
+        **present,
+    )

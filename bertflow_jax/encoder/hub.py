@@ -26,6 +26,8 @@ _SMALL_FILES = (
     "config_sentence_transformers.json",
     "sentence_bert_config.json",
     "bertflow_jax.json",
+    "postprocess/*.json",
+    "postprocess/*.safetensors",
     "[0-9]_*.json",
     "[0-9]_*/vocab.txt",
 )
