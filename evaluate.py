@@ -26,7 +26,6 @@ from bertflow_jax import cli
 from bertflow_jax.config import Config
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.evaluation.options import ALL_TASKS, ANALYSES, EvalOptions
-from bertflow_jax.evaluation.run import run_evaluation
 from bertflow_jax.evaluation.similarities import SIMILARITIES
 
 flags.DEFINE_string("workdir", None, "Folder (or gs://) of a train.py run: scores raw and flow.")
@@ -40,8 +39,15 @@ flags.DEFINE_string("encoder", None, "Folder, Hub id or mini_bert: scores it wit
 flags.DEFINE_string(
     "flow", None, "With --encoder: folder of a saved or imported flow, or of a saved Whitening, ..."
 )
-flags.DEFINE_string("pooling", None, "With --encoder; default: as its folder says, or mean.")
-flags.DEFINE_integer("max_length", None, "With --encoder: tokens a sentence.")
+flags.DEFINE_string(
+    "pooling",
+    None,
+    "With --encoder: how token vectors become one, as mean, cls or first_last; default: as its "
+    "folder says, or mean.",
+)
+flags.DEFINE_integer(
+    "max_length", None, "With --encoder: most tokens of a text; default: the encoder's own limit."
+)
 flags.DEFINE_enum("dtype", None, ["float32", "bfloat16"], "With --encoder: compute type.")
 flags.DEFINE_list(
     "rows",
@@ -59,16 +65,19 @@ flags.DEFINE_string(
 flags.DEFINE_list(
     "fit_splits",
     [],
-    "Of stsb and sickr in that text (years have one); default: all.",
+    "Splits of stsb and sickr in the text of --fit: train, dev, test; default: all.",
 )
-flags.DEFINE_list("seeds", ["0"], "Of the flows among --rows; several give mean and spread.")
+flags.DEFINE_list(
+    "seeds", ["0"], "Random seeds of the flows among --rows; several give mean and spread."
+)
 config_flags.DEFINE_config_file(
     "config", None, "Shapes the flows among --rows (its flow and train sections)."
 )
 flags.DEFINE_list(
     "tasks",
     [],
-    f"Of {', '.join(ALL_TASKS)}; default: the seven STS tasks with --data_dir, else everyday (the "
+    f"What to score on, some of {', '.join(ALL_TASKS)}; default: the seven STS tasks "
+    "with --data_dir, else everyday (the "
     "pairs that come with the package).",
 )
 flags.DEFINE_string(
@@ -80,30 +89,41 @@ flags.DEFINE_string(
 flags.DEFINE_list(
     "splits",
     None,
-    "Of stsb, sickr, qnli, mrpc, qqp: train, dev, test; several are joined. Default: test; dev "
-    "where GLUE holds back the test labels.",
+    "Splits of stsb, sickr, qnli, mrpc, qqp: train, dev, test; several are joined. Default: "
+    "test; dev where GLUE holds back the test labels.",
 )
 flags.DEFINE_enum(
-    "similarity", "cosine", list(SIMILARITIES), "Of two embeddings; distances count negatively."
+    "similarity",
+    "cosine",
+    list(SIMILARITIES),
+    "Similarity of two embeddings; distances count negatively.",
 )
-flags.DEFINE_string("encoding", "utf-8", "Of the data files.")
+flags.DEFINE_string("encoding", "utf-8", "Text encoding of the data files.")
 flags.DEFINE_string(
     "output",
     None,
     "Folder (or gs://) of results; default: WORKDIR/eval or runs/eval-ENCODER-POOLING.",
 )
 flags.DEFINE_string(
-    "cache_dir", None, "Of embeddings; default: the run's own, or the user's cache folder."
+    "cache_dir",
+    None,
+    "Folder of embeddings computed before; default: the run's own, or the user's cache folder.",
 )
-flags.DEFINE_integer("seed", 0, "Of the random sentence pairs in the report.", lower_bound=0)
+flags.DEFINE_integer(
+    "seed",
+    0,
+    "Random seed of the sentence pairs whose mean cosine is in the report.",
+    lower_bound=0,
+)
 flags.DEFINE_bool("report", True, "Write report.html.")
 flags.DEFINE_string("figure", None, "Also write a picture of the effect: a .png or .svg file.")
 flags.DEFINE_bool("published", False, "Print published scores below the table.")
 flags.DEFINE_list(
     "analyses",
     [],
-    f"Of {', '.join(ANALYSES)}: printed below the scores and shown in the report. isotropy is in "
-    "results.json and the report in any case; the others are computed on request.",
+    f"Some of {', '.join(ANALYSES)}: printed below the scores and shown in the "
+    "report. isotropy is in results.json and the report in any case; the others are computed on "
+    "request.",
 )
 flags.DEFINE_string(
     "corpus",
@@ -115,6 +135,9 @@ flags.DEFINE_string(
 
 def main() -> None:
     """Evaluate as the flags say."""
+    # Imported here so that --version and a wrong flag do not wait for JAX.
+    from bertflow_jax.evaluation.run import run_evaluation
+
     values: dict[str, Any] = {
         name: flags.FLAGS[name].value for name in EvalOptions.__dataclass_fields__
     }

@@ -20,8 +20,10 @@ _CONFIG = config_flags.DEFINE_config_file(
 _WORKDIR = flags.DEFINE_string(
     "workdir", "", "Folder of checkpoints and metrics, or gs://BUCKET/FOLDER."
 )
-_RESUME = flags.DEFINE_bool("resume", False, "Go on from the newest good checkpoint.")
-_OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete what is in the workdir first.")
+_RESUME = flags.DEFINE_bool(
+    "resume", False, "Go on from the newest good checkpoint of the workdir."
+)
+_OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete what is in the workdir, and start anew.")
 flags.adopt_module_key_flags(distributed_flags)
 
 

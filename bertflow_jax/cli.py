@@ -9,9 +9,11 @@ A command calls `run` before it imports what takes seconds, so that Ctrl-C ends 
 """
 
 import difflib
+import importlib.metadata
 import io
 import logging
 import os
+import platform
 import re
 import sys
 import traceback
@@ -22,17 +24,22 @@ import absl.logging
 from absl import app, flags
 
 from bertflow_jax.config import Config, field_names
-from bertflow_jax.errors import BertFlowError
+from bertflow_jax.errors import BertFlowError, ProcessLostError
 from bertflow_jax.interrupt import Preempted, heeded, was_pressed
+from bertflow_jax.version import __version__
+
+flags.DEFINE_bool("version", False, "Print the version and exit.")
 
 _EX_TEMPFAIL = 75  # of sysexits.h: try again
+_STOPPING = 2  # seconds in which several processes stop together after Ctrl-C or SIGTERM
+_FAILING = 10  # the same after an error: all have met it, or this one alone
 
 
 def take_command(commands: Mapping[str, str]) -> str:
     """Take the first word off the command line, which names one of several commands.
 
     The flags that follow are then parsed by `run` as ever. Without a word, --help prints the
-    docstring of the program; anything else is refused.
+    docstring of the program and --version the version; anything else is refused.
 
     Args:
       commands: name -> anything.
@@ -43,6 +50,9 @@ def take_command(commands: Mapping[str, str]) -> str:
         return word
     if re.fullmatch(r"--?(h|help\w*|\?)", word):
         print((sys.modules["__main__"].__doc__ or "").strip())
+        sys.exit(0)
+    if re.fullmatch(r"--?version", word):
+        print(version_line())
         sys.exit(0)
     names = " or ".join(commands)
     later = next((other for other in sys.argv[2:] if other in commands), None)
@@ -63,6 +73,15 @@ def run(main: Callable[[], None]) -> NoReturn:
     raise AssertionError("absl's app.run always exits")
 
 
+def version_line() -> str:
+    """Return the versions of this package, JAX and Python; JAX is not loaded for it."""
+    try:
+        jax = f"jax {importlib.metadata.version('jax')}"
+    except importlib.metadata.PackageNotFoundError:
+        jax = "without jax"
+    return f"bertflow_jax {__version__} ({jax}, Python {platform.python_version()})"
+
+
 def _call(main: Callable[[], None]) -> int:
     # The program's own messages are shown; JAX's and matplotlib's only from warnings on.
     logging.getLogger("bertflow_jax").setLevel(logging.INFO)
@@ -74,14 +93,43 @@ def _call(main: Callable[[], None]) -> int:
         # Inside an import Ctrl-C can come out as an ImportError.
         if isinstance(error, KeyboardInterrupt) or was_pressed():
             _end_stopped("interrupted", 130)
-        if isinstance(error, BertFlowError):
-            return _report(str(error))
-        raise
+        return _fail(error)
     return 0
+
+
+def _fail(error: BaseException) -> int:
+    """Report an error of ours and return its exit code; raise any other.
+
+    One of several processes does not wait for others that have not failed.
+    """
+    # Without that module there is one process; loading it loads JAX.
+    distributed = sys.modules.get("bertflow_jax.distributed")
+    if distributed is not None:
+        error = distributed.explained(error)
+    ours = isinstance(error, BertFlowError)
+    code = _report(str(error)) if ours else 1
+    if distributed is not None:
+        if isinstance(error, ProcessLostError):
+            distributed.let_others_end()  # each hears of it for itself
+            _end(code)
+        if not distributed.others_are_ending(_FAILING):
+            if not ours:
+                traceback.print_exception(error)
+            _end(code)
+    if not ours:
+        raise error
+    return code
 
 
 def _end_stopped(text: str, code: int) -> NoReturn:
     print(text, file=sys.stderr)
+    distributed = sys.modules.get("bertflow_jax.distributed")
+    if distributed is not None:
+        distributed.others_are_ending(_STOPPING)
+    _end(code)
+
+
+def _end(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     # Not sys.exit: JAX's threads may be inside a device call, and taking the interpreter down
@@ -93,6 +141,11 @@ def _parse(argv: list[str]) -> list[str]:
     # absl would raise an unset verbosity to INFO, which lets JAX and matplotlib talk. Set first, so
     # that the user's own wins.
     quiet = f"--verbosity={absl.logging.WARNING}"
+    # So that --help, which shows the flags of the program itself, shows this one too.
+    flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS["version"])
+    if "--version" in argv[1:]:
+        print(version_line())
+        sys.exit(0)
     try:
         rest = flags.FLAGS([argv[0], quiet, *argv[1:]])[1:]
         # ml_collections tells of a config file that it could not open at the first use of it.

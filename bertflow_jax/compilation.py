@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bertflow_jax.errors import ConfigError
-from bertflow_jax.paths import default_cache_dir, user_path
+from bertflow_jax.paths import compilation_cache_dir
 
 _log = logging.getLogger(__name__)
 
@@ -55,19 +55,17 @@ def use_compilation_cache() -> None:
     Does nothing where JAX has a cache folder already, or where the environment variable
     BERTFLOW_COMPILATION_CACHE is `off` (or 0, no, false); another value names the folder.
     """
-    folder = os.environ.get("BERTFLOW_COMPILATION_CACHE", "").strip()
-    if folder.lower() in ("off", "0", "no", "false") or getattr(
-        jax.config, "jax_compilation_cache_dir", None
-    ):
+    if getattr(jax.config, "jax_compilation_cache_dir", None):
         return
-    if folder:
-        path = user_path(folder, "BERTFLOW_COMPILATION_CACHE")
-    else:
-        try:
-            path = default_cache_dir() / "xla"
-        except ConfigError as error:
-            _log.warning("compiled programs are not kept: %s", error)
-            return
+    try:
+        path = compilation_cache_dir()
+    except ConfigError as error:
+        if os.environ.get("BERTFLOW_COMPILATION_CACHE", "").strip():
+            raise  # the user's own path is wrong
+        _log.warning("compiled programs are not kept: %s", error)
+        return
+    if path is None:
+        return
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:

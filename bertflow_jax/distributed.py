@@ -8,25 +8,40 @@ here is the identity.
 import json
 import logging
 import re
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
+from jax._src.distributed import global_state
 from jax.experimental import multihost_utils
 
 from bertflow_jax import errors
-from bertflow_jax.errors import BertFlowError, ConfigError, DataError
+from bertflow_jax.errors import BertFlowError, ConfigError, DataError, ProcessLostError
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 # Seconds that a process waits for the others when it ends: they end together, or one has failed.
 _PATIENCE = 60
+_APART = 7 * 24 * 3600  # the same where each process does its own work and ends when it is done
+_LINGER = 0.5  # the same of the first one, behind the others: JAX aborts who loses its service
+# What JAX says of a process that has gone: Gloo's words (CPU), NCCL's (GPU), its own service's.
+_LOST = re.compile(
+    r"[A-Z_]+: .*(gloo|nccl|connection (reset|closed|refused)|broken pipe|coordination|heartbeat)",
+    re.IGNORECASE,
+)
 _WAIT = 300  # seconds for all processes to start; JAX then ends the process itself, with SIGABRT
 
 
 def initialize(
-    coordinator: str = "", num_processes: int = 0, process_id: int = -1, *, automatic: bool = False
+    coordinator: str = "",
+    num_processes: int = 0,
+    process_id: int = -1,
+    *,
+    automatic: bool = False,
+    apart: bool = False,
 ) -> None:
     """Join the other processes of a run; must come before anything else touches a device.
 
@@ -35,9 +50,11 @@ def initialize(
       num_processes: of the run.
       process_id: of this one, from 0.
       automatic: take all three from the surroundings, as on Cloud TPU or under SLURM.
+      apart: each process does its own work, and may end long before another one.
 
     Raises:
-      ConfigError: not all three are given, or what is given or found does not make a run.
+      ConfigError: not all three are given, or what is given or found does not make a run; the
+        processes have not equally many devices (unless `apart`).
     """
     given = bool(coordinator), num_processes > 0, process_id >= 0
     if any(given) and not all(given):
@@ -53,6 +70,7 @@ def initialize(
         raise ConfigError(f"coordinator={coordinator}: HOST:PORT of the first process is needed")
     if not any(given) and not automatic:
         return
+    patience = _APART if apart else _PATIENCE
     # Ours saves and ends with its own exit code; JAX's handler would take SIGTERM and go on.
     jax.config.update("jax_enable_preemption_service", False)
     if coordinator:
@@ -66,7 +84,7 @@ def initialize(
     try:
         if automatic:
             jax.distributed.initialize(
-                initialization_timeout=_WAIT, shutdown_timeout_seconds=_PATIENCE
+                initialization_timeout=_WAIT, shutdown_timeout_seconds=patience
             )
         else:
             jax.distributed.initialize(
@@ -76,7 +94,7 @@ def initialize(
                 # Else SLURM's variables would leave each process one device of its machine.
                 cluster_detection_method="deactivate",
                 initialization_timeout=_WAIT,
-                shutdown_timeout_seconds=_PATIENCE,
+                shutdown_timeout_seconds=patience,
             )
     except (ValueError, RuntimeError, OSError) as error:
         raise ConfigError(
@@ -90,9 +108,64 @@ def initialize(
         jax.local_device_count(),
         jax.device_count(),
     )
+    if not apart:
+        _check_even()
     if not is_first():
         # The first process speaks for all.
         logging.getLogger("bertflow_jax").setLevel(logging.WARNING)
+
+
+def _check_even() -> None:
+    """Raise ConfigError in every process where they have not equally many devices."""
+    counts = Counter(device.process_index for device in jax.devices())
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{count} in process {i}" for i, count in sorted(counts.items()))
+        raise ConfigError(
+            f"the processes of a run must have equally many devices, and have {listed}: hide some "
+            "(CUDA_VISIBLE_DEVICES), or leave a machine out"
+        )
+
+
+def explained(error: BaseException) -> BaseException:
+    """Return ProcessLostError for what JAX raises where another process has gone, else `error`."""
+    said = str(error).strip().splitlines()[:1]
+    # JAX raises some of its errors as ValueError; a status in capitals stands before its text.
+    of_jax = isinstance(error, jax.errors.JaxRuntimeError | ValueError)
+    if not of_jax or not _joined() or not said or _LOST.match(said[0]) is None:
+        return error
+    return ProcessLostError(
+        f"another process of this run has ended or cannot be reached ({said[0][:300]}); its own "
+        "output says why. Checkpoints that were saved are kept: start all processes again, with "
+        "--resume"
+    )
+
+
+def others_are_ending(seconds: int) -> bool:
+    """Return whether the other processes have come to their end too, waiting so long for them.
+
+    Where they have not, a process that ended in the ordinary way would wait for them, while they
+    wait for it in a step, until JAX aborts both.
+    """
+    client = global_state.client
+    if client is None or not _joined():
+        return True
+    try:
+        client.wait_at_barrier("bertflow_jax ends", seconds * 1000)
+    except jax.errors.JaxRuntimeError:
+        return False
+    let_others_end()
+    return True
+
+
+def let_others_end() -> None:
+    """Wait in the first process until the others, which are on their way out, have ended."""
+    if _joined() and global_state.process_id == 0:
+        time.sleep(_LINGER)
+
+
+def _joined() -> bool:
+    """Whether there are other processes; unlike `several` it never starts a device."""
+    return global_state.client is not None and global_state.num_processes > 1
 
 
 def is_first() -> bool:

@@ -23,8 +23,10 @@ flags.DEFINE_integer("num_processes", 0, "Processes of the run.")
 flags.DEFINE_integer("process_id", -1, "Number of this process, from 0.")
 
 
-def join() -> bool:
+def join(*, apart: bool = False) -> bool:
     """Join the other processes of the run, if it has any; return whether it may have.
+
+    `apart` as in `distributed.initialize`.
 
     Raises:
       ConfigError: what the flags or JAX's variables say is incomplete, contradicts itself or leads
@@ -41,7 +43,7 @@ def join() -> bool:
     # Imported here so that a wrong flag is reported before the seconds that loading JAX takes.
     from bertflow_jax.distributed import initialize
 
-    initialize(coordinator, processes, process, automatic=not given)
+    initialize(coordinator, processes, process, automatic=not given, apart=apart)
     return True
 
 

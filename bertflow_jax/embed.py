@@ -16,31 +16,31 @@ if __name__ == "__main__":
     cli.run(embed_flags.main)
 
 import dataclasses
-import functools
 import os
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any
 
-import jax
 import numpy as np
-from tqdm import tqdm
 
-from bertflow_jax.batch_embed import BatchEmbedder, EmbedFn
+from bertflow_jax.batch_embed import BatchEmbedder
 from bertflow_jax.data.batches import pad
 from bertflow_jax.data.tokens import check_text, iter_texts
 from bertflow_jax.digests import tree_digest
-from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig
-from bertflow_jax.encoder.embedding import make_embed_fn
-from bertflow_jax.encoder.pooling import PoolingSpec
-from bertflow_jax.encoder.pretrained import Encoder, load_encoder, save_encoder
-from bertflow_jax.errors import ConfigError, InputError
+from bertflow_jax.embed_functions import embedding_function, pure_of
+from bertflow_jax.encoder.folder import has_postprocess
+from bertflow_jax.encoder.hub import resolve_folder
+from bertflow_jax.encoder.pretrained import Encoder, check_settings, load_encoder
+from bertflow_jax.encoder.usage import with_prompt
+from bertflow_jax.errors import InputError
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
-from bertflow_jax.progress import progress_bar
+from bertflow_jax.progress import text_progress_bar
+from bertflow_jax.st_arguments import ResultForm, sentence_transformers_names
+from bertflow_jax.st_interface import SentenceTransformersInterface
 from bertflow_jax.workdir import prepare_output
 
 
-class SentenceEncoder:
-    """Texts to vectors.
+class SentenceEncoder(SentenceTransformersInterface):
+    """Texts to vectors; the methods of sentence-transformers are in `st_interface`.
 
     Attributes:
       encoder: the encoder with its tokenizer and pooling.
@@ -52,14 +52,21 @@ class SentenceEncoder:
         a row holds up to that many texts one after the other, the mask numbers them from 1, and
         the result is float32[B * slots, E].
       dimension: E, the length of a vector.
+      processor: the post-processor that the vectors go through, None without one.
     """
 
-    def __init__(self, encoder: Encoder, postprocess: PureTransform | None = None):
+    def __init__(
+        self,
+        encoder: Encoder,
+        postprocess: PureTransform | None = None,
+        processor: PostProcessor | None = None,
+    ):
         self._postprocess = postprocess
+        self.processor = processor
         params: dict[str, Any] = {"encoder": encoder.params}
         if postprocess is not None:
             params[postprocess.name] = postprocess.params
-        self.embed_fn = _embed_fn(encoder, postprocess)
+        self.embed_fn = embedding_function(encoder, postprocess)
         self._embedder = BatchEmbedder(self.embed_fn, params, encoder.tokenizer, encoder.dtype)
         self.params: dict[str, Any] = self._embedder.params
         self.encoder = dataclasses.replace(encoder, params=self.params["encoder"])
@@ -76,13 +83,14 @@ class SentenceEncoder:
         do_lower_case: bool | None = None,
         revision: str | None = None,
     ) -> "SentenceEncoder":
-        """Load a BERT-family encoder.
+        """Load a BERT-family encoder, with the post-processor that was saved with it, if any.
 
         Args:
           path_or_hub_id: `mini_bert` (comes with the package), a folder in Hugging Face or
             sentence-transformers layout, or a Hub id.
           pooling: a name of `encoder.pooling`. None takes the folder's own (with its
-            normalisation), or `mean`. A name replaces the folder's pooling AND normalisation.
+            normalisation), or `mean`. A name replaces the folder's pooling, its normalisation AND
+            its post-processor, which was fitted on the vectors of that pooling.
           max_length: tokens a text, [CLS] and [SEP] included; replaces the folder's
             max_seq_length. None takes the folder's, the tokenizer's or the position table's limit.
           dtype: compute type, `float32` or `bfloat16`; parameters stay float32.
@@ -92,17 +100,14 @@ class SentenceEncoder:
         Raises a `BertFlowError`: DataNotFoundError, ConfigError, UnsupportedModelError or
         WeightsError.
         """
-        _check_settings(pooling, max_length, dtype)
-        return cls(
-            load_encoder(
-                path_or_hub_id,
-                pooling,
-                max_length,
-                dtype,
-                do_lower_case=do_lower_case,
-                revision=revision,
-            )
-        )
+        check_settings(pooling, max_length, dtype)
+        folder = resolve_folder(path_or_hub_id, revision)
+        encoder = cls(load_encoder(folder, pooling, max_length, dtype, do_lower_case=do_lower_case))
+        if pooling or not has_postprocess(folder):
+            return encoder
+        from bertflow_jax.integrations.sentence_transformers import load_postprocess
+
+        return encoder.with_postprocess(load_postprocess(folder))
 
     @classmethod
     def from_checkpoint(
@@ -130,20 +135,16 @@ class SentenceEncoder:
         if self._postprocess is not None:
             raise InputError(
                 f"this encoder's vectors go through a {self._postprocess.name} already; start from "
-                "the encoder without it, or put both into a Compose"
+                "the encoder without it (without_postprocess; with a pooling named, a folder's own "
+                "is left out), or put both into a Compose"
             )
-        if not callable(getattr(processor, "pure", None)):
-            raise InputError(
-                f"a fitted Flow, Whitening, ... is needed, not {type(processor).__name__}"
-            )
-        pure = processor.pure()
-        if processor.features != self.dimension:
-            raise InputError(
-                f"the {pure.name} was fitted on {processor.features} dimensions, the encoder's "
-                f"vectors have {self.dimension}"
-            )
-        return SentenceEncoder(self.encoder, pure)
+        return SentenceEncoder(self.encoder, pure_of(processor, self.dimension), processor)
 
+    def without_postprocess(self) -> "SentenceEncoder":
+        """Return the encoder alone: its vectors are those that a post-processor is fitted on."""
+        return self if self._postprocess is None else SentenceEncoder(self.encoder)
+
+    @sentence_transformers_names
     def encode(
         self,
         texts: str | Iterable[object],
@@ -152,8 +153,16 @@ class SentenceEncoder:
         show_progress: bool | None = None,
         *,
         on_overflow: str = "warn",
+        truncate_dim: int | None = None,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
     ) -> np.ndarray:
         """Embed texts.
+
+        The names of sentence-transformers are taken too: `sentences` or `inputs` for texts,
+        `normalize_embeddings`, `show_progress_bar`; see `st_arguments` for what is refused.
 
         Args:
           texts: strings, as a list, an iterator, a pandas or a pyarrow column. A bare str gives one
@@ -165,24 +174,31 @@ class SentenceEncoder:
           show_progress: None shows a bar on a terminal when there are many texts.
           on_overflow: texts above max_length are cut; `warn` says once how many, `error` raises
             InputError, `ignore` is silent.
+          truncate_dim: keep so many dimensions, the first ones; before `normalize`.
+          prompt: put before every text; prompt_name takes one of the encoder's `prompts`. None
+            takes the folder's default prompt, "" none.
+          prompt_name: see prompt.
+          convert_to_numpy: False gives a list of float32[E].
+          convert_to_tensor: True gives a PyTorch tensor on the CPU.
 
         Returns:
           float32[N, E] in the order of the texts, (0, E) for []; float32[E] for a bare str.
           Raises InputError for a text that is not a str (None, NaN, bytes), naming its row and
-          type, and for an embedding that is not finite.
+          type, for an embedding that is not finite and for an argument that cannot be heeded.
         """
-        if isinstance(texts, str):
-            return self.encode(
-                [texts], batch_size, normalize, show_progress, on_overflow=on_overflow
-            )[0]
-        windows = self.encode_stream(texts, batch_size, normalize, on_overflow=on_overflow)
-        parts = [np.zeros((0, self.dimension), np.float32)]
-        total = len(texts) if isinstance(texts, Sized) else None
-        with _progress_bar(total, show_progress) as bar:
+        form = ResultForm(truncate_dim, normalize, convert_to_numpy, convert_to_tensor)
+        before = self.encoder.usage.prompt(prompt, prompt_name)
+        rows = [texts] if isinstance(texts, str) else texts
+        windows = self._windows(
+            rows, batch_size, form.unit_first, on_overflow=on_overflow, prompt=before
+        )
+        parts = [np.zeros((0, form.width(self.dimension)), np.float32)]
+        total = len(rows) if isinstance(rows, Sized) else None
+        with text_progress_bar(total, show_progress) as bar:
             for part in windows:
-                parts.append(part)
+                parts.append(form.shorten(part))
                 bar.update(len(part))
-        return np.concatenate(parts)
+        return form.convert(np.concatenate(parts), single=rows is not texts)
 
     def encode_stream(
         self,
@@ -198,19 +214,30 @@ class SentenceEncoder:
 
         It is read one window ahead, in the thread that asks for the vectors.
         Yields float32[n, E] for every `window` texts, in input order; `first_row` is the row number
-        of the first text, for messages. The other arguments and the errors are those of `encode`.
+        of the first text, for messages. The other arguments and the errors are those of `encode`;
+        the folder's default prompt is heeded.
         """
-        return self._embedder.windows(
+        return self._windows(
             texts,
             batch_size,
-            normalize=normalize,
+            normalize,
             on_overflow=on_overflow,
             window=window,
             first_row=first_row,
+            prompt=self.encoder.usage.prompt(),
         )
 
+    def _windows(
+        self, texts: Iterable[object], batch_size: int | None, normalize: bool, **options: Any
+    ) -> Iterator[np.ndarray]:
+        rows = with_prompt(texts, options.pop("prompt"))
+        return self._embedder.windows(rows, batch_size, normalize=normalize, **options)
+
     def tokenize(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return input_ids and attention_mask for `embed_fn`, int32[N, T] both, T the longest."""
+        """Return input_ids and attention_mask for `embed_fn`, int32[N, T] both, T the longest.
+
+        Of the texts as they are: no prompt is put before them.
+        """
         tokenizer = self.encoder.tokenizer
         ids = tokenizer([check_text(text, row) for row, text in enumerate(iter_texts(texts))]).ids
         return pad(ids, tokenizer.pad_id)
@@ -251,65 +278,25 @@ class SentenceEncoder:
         return {**self.identity(), "postprocess": after}
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write the encoder in Hugging Face layout, with its pooling, length and normalisation.
+        """Write the encoder in Hugging Face layout, with all that decides its vectors.
 
-        `from_pretrained(folder)` gives the same vectors; sentence-transformers reads the folder
-        too where its Pooling module can say the same. Raises InputError with a post-processor,
-        which this layout has no place for, and WorkdirError where the folder cannot be made.
+        `from_pretrained(folder)` gives the same vectors, and so does sentence-transformers, whose
+        modules say pooling, normalisation and post-processor. Those it has not (several layers, a
+        flow) are code in the folder that it runs with trust_remote_code=True; README.md tells.
+
+        Raises:
+          InputError: the post-processor was fitted anew since it was handed to with_postprocess.
+          WorkdirError: the folder cannot be written.
         """
+        from bertflow_jax.integrations.sentence_transformers import check_unchanged, save_folder
+
         if self._postprocess is not None:
-            raise InputError(
-                f"save_pretrained writes the encoder alone; the {self._postprocess.name} is saved "
-                "by its own save(folder), for with_postprocess(postprocess.load(folder)), or is in "
-                "the checkpoint it was loaded from"
-            )
-        save_encoder(self.encoder, prepare_output(os.fspath(folder), "folder"))
+            check_unchanged(self._postprocess, self.processor)
+        save_folder(self.encoder, self.processor, prepare_output(os.fspath(folder), "folder"))
 
-
-def _check_settings(pooling: object, max_length: object, dtype: object) -> None:
-    """Refuse what would count as not given."""
-    if isinstance(pooling, str) and not pooling.strip():
-        raise ConfigError("pooling is blank; name one, or leave it out")
-    if max_length is not None and not max_length:
-        raise ConfigError(
-            f"max_length={max_length!r} must be an integer >= 3: [CLS], a token, [SEP]"
+    def _limit(self, max_length: int) -> None:
+        tokenizer = self.encoder.tokenizer.limited(
+            max_length, self.encoder.config.max_position_embeddings
         )
-    if not isinstance(dtype, str):
-        raise ConfigError(f"dtype={dtype!r}: one of {', '.join(COMPUTE_DTYPES)} is needed")
-
-
-def _embed_fn(encoder: Encoder, postprocess: PureTransform | None) -> EmbedFn:
-    plain = _plain_embed_fn(
-        encoder.config, encoder.pooling, COMPUTE_DTYPES[encoder.dtype], encoder.normalize
-    )
-    if postprocess is None:
-        return plain
-
-    def embed(
-        params: Any, input_ids: jax.Array, attention_mask: jax.Array, slots: int | None = None
-    ) -> jax.Array:
-        u = plain(params, input_ids, attention_mask, slots)
-        return postprocess.transform(params[postprocess.name], u)
-
-    return embed
-
-
-# One function per architecture: jax.jit compiles it once for all encoders that share it.
-@functools.lru_cache(maxsize=64)
-def _plain_embed_fn(
-    config: BertConfig, pooling: PoolingSpec, dtype: Any, normalize: bool
-) -> EmbedFn:
-    pooled = make_embed_fn(config, pooling, dtype, normalize)
-
-    def embed(
-        params: Any, input_ids: jax.Array, attention_mask: jax.Array, slots: int | None = None
-    ) -> jax.Array:
-        return pooled(params["encoder"], input_ids, attention_mask, slots=slots)
-
-    return embed
-
-
-def _progress_bar(total: int | None, show: bool | None) -> tqdm:
-    # disable=None: tqdm shows the bar only on a terminal.
-    disable = (None if total is None or total > 1000 else True) if show is None else not show
-    return progress_bar(total=total, unit="text", desc="embed", disable=disable)
+        self.encoder = dataclasses.replace(self.encoder, tokenizer=tokenizer)
+        self._embedder = BatchEmbedder(self.embed_fn, self.params, tokenizer, self.encoder.dtype)

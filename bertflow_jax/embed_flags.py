@@ -12,53 +12,53 @@ on where it stopped.
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from absl import flags
 
-from bertflow_jax import distributed_flags
-from bertflow_jax.checks import ENCODER_SETTINGS, check_encoder_settings, parse_step
+from bertflow_jax import distributed_flags, model_flags
 from bertflow_jax.data.rows import FORMATS, open_rows
 from bertflow_jax.data.tokens import OVERFLOW
 from bertflow_jax.embed_job import EmbedJob, run_job
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.paths import user_path
 
-if TYPE_CHECKING:
-    from bertflow_jax.embed import SentenceEncoder
-
 FLAGS = flags.FLAGS
 
-flags.DEFINE_string("workdir", None, "Folder (or gs://) of a train.py run: encoder and flow.")
-flags.DEFINE_string(
-    "step",
-    None,
-    "Checkpoint of the workdir: a step, or best (held-out loss or dev metric); default: the "
-    "newest good one.",
-)
-flags.DEFINE_string("encoder", None, "Folder, Hub id or mini_bert: an encoder without a flow.")
-flags.DEFINE_string(
-    "flow", None, "With --encoder: folder of a saved or imported flow, or of a saved Whitening, ..."
-)
-flags.DEFINE_string("pooling", None, "With --encoder; default: as its folder says, or mean.")
-flags.DEFINE_integer("max_length", None, "With --encoder: tokens a text.")
-flags.DEFINE_enum("dtype", None, ["float32", "bfloat16"], "With --encoder: compute type.")
 flags.DEFINE_string("input", None, "File of texts: .txt, .jsonl, .tsv, .csv (or .gz), .parquet.")
 flags.DEFINE_string("output", None, "A .npy or .parquet file, or a folder of .npy parts.")
-flags.DEFINE_enum("format", "auto", ["auto", *FORMATS], "Of the input; auto goes by its name.")
-flags.DEFINE_string("column", "", "Of the texts: a name, or for tsv and csv a number from 0.")
-flags.DEFINE_string("id_column", "", "Of the ids in .parquet output; default: row numbers.")
-flags.DEFINE_string("encoding", "utf-8", "Of the input.")
-flags.DEFINE_integer("batch_size", None, "Sentences of 16 tokens a device call.", lower_bound=1)
+flags.DEFINE_enum(
+    "format", "auto", ["auto", *FORMATS], "Format of the input; auto goes by the file's name."
+)
+flags.DEFINE_string(
+    "column", "", "Column that holds the texts: a name, or for tsv and csv a number from 0."
+)
+flags.DEFINE_string(
+    "id_column", "", "Column of the ids that .parquet output repeats; default: row numbers."
+)
+flags.DEFINE_string("encoding", "utf-8", "Text encoding of the input file.")
+flags.DEFINE_integer(
+    "batch_size",
+    None,
+    "Sentences of 16 tokens in one device call, fewer of longer ones; default: by the device.",
+    lower_bound=1,
+)
 flags.DEFINE_bool("normalize", False, "Scale every vector to length 1.")
-flags.DEFINE_enum("on_overflow", "warn", OVERFLOW, "Texts above max_length, which are cut.")
-flags.DEFINE_integer("shard_rows", 0, "Rows of a part of a folder; 0: one part a process.", 0)
+flags.DEFINE_enum(
+    "on_overflow",
+    "warn",
+    OVERFLOW,
+    "Texts above max_length are cut: warn says how many, error stops, ignore is silent.",
+)
+flags.DEFINE_integer(
+    "shard_rows", 0, "Rows in each part of an output folder; 0: one part a process.", 0
+)
 flags.DEFINE_string(
     "shard",
     None,
     "I/N with I from 0: embed part I of N and leave the others to processes that need not know of "
     "each other. The output is a folder, shared or copied together afterwards.",
 )
+flags.adopt_module_key_flags(model_flags)
 flags.adopt_module_key_flags(distributed_flags)
 
 
@@ -67,9 +67,7 @@ def main() -> None:
     for name in ("input", "output"):
         if not (FLAGS[name].value or "").strip():
             raise ConfigError(f"--{name} is missing")
-    if (FLAGS.workdir is None) == (FLAGS.encoder is None):
-        raise ConfigError("give either --workdir=DIR (a run of train.py) or --encoder=PATH")
-    _check_model_flags()
+    model_flags.check()
     rows = open_rows(
         user_path(FLAGS.input, "--input"),
         FLAGS.format,
@@ -89,35 +87,8 @@ def main() -> None:
         processes=processes,
     )
     job.check()
-    count = run_job(_load_encoder(), job, progress=True)
+    count = run_job(model_flags.load_encoder(), job, progress=True)
     print(f"{count} rows: {Path(FLAGS.output)}")
-
-
-def _check_model_flags() -> None:
-    """Refuse flags that have no effect."""
-    if FLAGS.workdir is not None:
-        check_encoder_settings({name: FLAGS[name].value for name in ENCODER_SETTINGS})
-    elif FLAGS.step is not None:
-        raise ConfigError("--step goes with --workdir; an encoder has no checkpoints")
-    for name in ("workdir", "encoder", "flow", "pooling"):
-        value = FLAGS[name].value
-        if value is not None and not value.strip():
-            raise ConfigError(f"--{name} is blank; give it a value, or leave it out")
-
-
-def _load_encoder() -> "SentenceEncoder":
-    # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
-    from bertflow_jax.embed import SentenceEncoder
-    from bertflow_jax.postprocess import load
-
-    if FLAGS.workdir is None:
-        # First, so that a wrong path is told before the seconds that loading an encoder takes.
-        processor = None if FLAGS.flow is None else load(FLAGS.flow)
-        encoder = SentenceEncoder.from_pretrained(
-            FLAGS.encoder, FLAGS.pooling, FLAGS.max_length, FLAGS.dtype or "float32"
-        )
-        return encoder if processor is None else encoder.with_postprocess(processor)
-    return SentenceEncoder.from_checkpoint(FLAGS.workdir, parse_step(FLAGS.step))
 
 
 def _part() -> tuple[int, int]:
@@ -128,7 +99,7 @@ def _part() -> tuple[int, int]:
         for too.
     """
     if FLAGS.shard is None:
-        if not distributed_flags.join():
+        if not distributed_flags.join(apart=True):
             return 0, 1
         import jax
 

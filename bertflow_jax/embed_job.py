@@ -128,6 +128,13 @@ def _shared(job: EmbedJob, parts: list[Part]) -> Iterator[None]:
     identity = hashlib.sha256(json.dumps(index).encode()).hexdigest()
     with same_job(job.output / LOCK, identity, f"--output={job.output}"):
         _refuse_other_parts(job.output, parts)
+        if others := [told for part in parts if (told := part.of_another_job())]:
+            _log.warning(
+                "%s holds %d part(s) of another job (%s): the parts of this one take their place",
+                job.output,
+                len(others),
+                others[0],
+            )
         if read_state(job.output / INDEX) != index:
             (job.output / INDEX).unlink(missing_ok=True)
         yield
@@ -210,6 +217,13 @@ def _write_index(folder: Path, parts: list[Part]) -> None:
     """Write index.json once every part is there; the last process to finish does it."""
     if not all(part.is_complete() for part in parts):
         _log.info("%s: index.json is written when every part is there", folder)
+        if others := [told for part in parts if (told := part.of_another_job())]:
+            _log.warning(
+                "%d part(s) are there, but of another job (%s): embed them again with the settings "
+                "of this one, or this one's with theirs",
+                len(others),
+                others[0],
+            )
         return
     write_json_whole(folder / INDEX, _index(parts))
     _log.info("%s lists %d rows in %d parts", folder / INDEX, parts[-1].stop, len(parts))

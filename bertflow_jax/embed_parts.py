@@ -74,6 +74,14 @@ class Part:
         """Whether this part of a folder is there, whole and of this job."""
         return self.is_made_of(read_state(self.sidecar)) and self.is_whole(self.path)
 
+    def of_another_job(self) -> str:
+        """Say what a part that lies in its place was made with, "" for none or one of this job."""
+        found = read_state(self.sidecar)
+        if not found or self.is_made_of(found) or not self.path.is_file():
+            return ""
+        names = [name for name, value in self.described.items() if found.get(name) != value]
+        return f"{self.path.name} was made with another {', '.join(names)}"
+
     def is_whole(self, vectors: Path) -> bool:
         """Whether a .npy file has the type, the shape and the size of this part."""
         try:

@@ -63,6 +63,10 @@ class TrainingError(BertFlowError, ValueError):
     """Training cannot start or had to stop (a non-finite loss, too few rows)."""
 
 
+class ProcessLostError(BertFlowError):
+    """Another process of the run has ended, or cannot be reached any more."""
+
+
 @contextlib.contextmanager
 def not_hiding(error: BaseException | None) -> Iterator[None]:
     """Warn of a WorkdirError in what ends a context, instead of raising it over `error`."""

@@ -63,3 +63,20 @@ def default_cache_dir() -> Path:
             "the home folder, where computed things are kept, is not known; set XDG_CACHE_HOME, or "
             "HOME, to a folder"
         ) from error
+
+
+def compilation_cache_dir() -> Path | None:
+    """Return the folder of compiled programs that the environment names; None for none at all.
+
+    BERTFLOW_COMPILATION_CACHE names it, or is `off` (or 0, no, false); without it, it lies in the
+    user's cache folder.
+
+    Raises:
+      ConfigError: as `user_path` and `default_cache_dir`.
+    """
+    folder = os.environ.get("BERTFLOW_COMPILATION_CACHE", "").strip()
+    if folder.lower() in ("off", "0", "no", "false"):
+        return None
+    if folder:
+        return user_path(folder, "BERTFLOW_COMPILATION_CACHE")
+    return default_cache_dir() / "xla"

@@ -47,3 +47,10 @@ class LineFile:
     def isatty(self) -> bool:
         """Return False."""
         return False
+
+
+def text_progress_bar(total: int | None, show: bool | None) -> tqdm:
+    """Return the bar of a number of texts; None shows it on a terminal where there are many."""
+    # disable=None: tqdm shows the bar only on a terminal.
+    disable = (None if total is None or total > 1000 else True) if show is None else not show
+    return progress_bar(total=total, unit="text", desc="embed", disable=disable)

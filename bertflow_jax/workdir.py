@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import logging
 import os
 import shutil
 import tempfile
@@ -12,6 +13,7 @@ from bertflow_jax.errors import ConfigError, WorkdirError
 from bertflow_jax.paths import user_path
 from bertflow_jax.remote.address import Address, remote_address
 
+_log = logging.getLogger(__name__)
 _LOCK = ".lock"
 _CHECKPOINTS = "checkpoints"
 _BEFORE_A_CHECKPOINT = {_LOCK, "metrics.jsonl", "metrics.tmp", "tensorboard", _CHECKPOINTS}
@@ -131,10 +133,17 @@ def lock_workdir(folder: Path, flag: str = "--workdir") -> Iterator[None]:
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise WorkdirError(
                 f"{flag}={folder} is in use by another run; wait for it, or name another folder"
             ) from error
+        except OSError as error:  # a file system without locks, as some that hosts share
+            _log.warning(
+                "%s=%s is not locked: %s; let one run at a time write there",
+                flag,
+                folder,
+                error.strerror,
+            )
         yield
 
 

@@ -31,7 +31,8 @@ def test_linked_files_are_there(path):
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_flags_of_embed_are_there(path):
     """A flag that was renamed, or never was."""
-    source = (ROOT / "bertflow_jax" / "embed_flags.py").read_text("utf-8")
+    names = ("embed_flags.py", "model_flags.py", "distributed_flags.py")
+    source = "".join((ROOT / "bertflow_jax" / name).read_text("utf-8") for name in names)
     known = set(re.findall(r'DEFINE_\w+\(\s*"(\w+)"', source))
     text = path.read_text("utf-8").replace("\\\n", " ")
     for command in re.findall(r"-m bertflow_jax\.embed ([^`\n]*)", text):

@@ -20,15 +20,29 @@ from bertflow_jax import cli
 flags.DEFINE_string("flow", None, "State dict of the PyTorch port, or a folder with its glow.bin.")
 flags.DEFINE_string("checkpoint", None, "TensorFlow 1 checkpoint: prefix, file or folder.")
 flags.DEFINE_string("output", None, "Folder to write to; must not hold an import yet.")
-flags.DEFINE_enum("kind", "auto", ["auto", "port", "tf1"], "Of the source; auto: as given.")
-flags.DEFINE_string("bert_config", None, "Of the encoder; default: bert_config.json beside it.")
-flags.DEFINE_string("vocab", None, "Of the encoder; default: vocab.txt beside it.")
+flags.DEFINE_enum(
+    "kind",
+    "auto",
+    ["auto", "port", "tf1"],
+    "What the source is: a flow of the PyTorch port or a TensorFlow 1 checkpoint; auto: "
+    "as the flag says.",
+)
+flags.DEFINE_string(
+    "bert_config", None, "The encoder's bert_config.json; default: the one beside the checkpoint."
+)
+flags.DEFINE_string(
+    "vocab", None, "The encoder's vocab.txt; default: the one beside the checkpoint."
+)
 flags.DEFINE_bool(
     "do_lower_case",
     None,
     "Whether the vocabulary is of an uncased model; needed unless its folder's name says so.",
 )
-flags.DEFINE_string("pooling", None, "Written into the encoder folder; default: mean.")
+flags.DEFINE_string(
+    "pooling",
+    None,
+    "With --checkpoint: pooling that OUTPUT/encoder names as its own; default: mean.",
+)
 flags.DEFINE_integer("levels", None, "The flow must have so many levels.", lower_bound=1)
 flags.DEFINE_integer("depth", None, "The flow must have so many steps a level.", lower_bound=1)
 flags.DEFINE_integer("width", None, "The conditioner must have this width.", lower_bound=1)

@@ -230,3 +230,30 @@ def write_tokenizer(files: TokenizerFiles, folder: Path, max_length: int) -> Non
 def tokenizer_content(backend: tokenizers.Tokenizer) -> dict[str, Any]:
     """Return the tokenizer as the content of a tokenizer.json, truncation and padding left out."""
     return json.loads(backend.to_str()) | {"truncation": None, "padding": None}
+
+
+def standalone_tokenizer(files: TokenizerFiles, max_length: int, multiple: int) -> str:
+    """Return the content of a tokenizer.json that cuts and pads without further settings."""
+    backend = tokenizers.Tokenizer.from_str(files.backend.to_str())
+    backend.enable_truncation(max_length, direction=files.truncation_side)
+    backend.enable_padding(
+        pad_id=files.pad_id, pad_token=files.special["pad_token"], pad_to_multiple_of=multiple
+    )
+    return backend.to_str(pretty=True)
+
+
+def hugging_face_tokenizer(files: TokenizerFiles, max_length: int, lower_first: bool) -> Any:
+    """Return a copy of a tokenizer as a `transformers.PreTrainedTokenizerFast`."""
+    from transformers import PreTrainedTokenizerFast
+
+    backend = tokenizers.Tokenizer.from_str(files.backend.to_str())
+    if lower_first:
+        steps = [normalizers.Lowercase(), backend.normalizer]
+        backend.normalizer = normalizers.Sequence([step for step in steps if step])
+    present = {k: v for k, v in files.special.items() if backend.token_to_id(v) is not None}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        model_max_length=max_length,
+        truncation_side=files.truncation_side,
+        **present,
+    )

@@ -12,13 +12,16 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bertflow_jax.data.long_texts import chunks, special_ids, word_ends
 from bertflow_jax.data.tokenizer_files import (
     TokenizerFiles,
+    hugging_face_tokenizer,
     read_tokenizer,
+    standalone_tokenizer,
     tokenizer_content,
     write_tokenizer,
 )
@@ -87,6 +90,15 @@ class TextTokenizer:
         files = read_tokenizer(folder, do_lower_case)
         limit = _max_length(max_length, default_max_length, files.model_max_length, positions)
         return cls(files, limit, vocab_size, lower_first)
+
+    def limited(self, max_length: int, positions: int) -> "TextTokenizer":
+        """Return the same tokenizer with another limit; raises ConfigError as `from_folder`."""
+        limit = _max_length(max_length, None, self._files.model_max_length, positions)
+        return TextTokenizer(self._files, limit, self._vocab_size, self._lower_first)
+
+    def to_hugging_face(self) -> Any:
+        """Return it as a `transformers.PreTrainedTokenizerFast`, a copy."""
+        return hugging_face_tokenizer(self._files, self.max_length, self._lower_first)
 
     def __call__(self, texts: Sequence[str], first_row: int = 0) -> TokenRows:
         """Tokenize texts; a text above max_length is cut, its [SEP] kept.
@@ -177,6 +189,13 @@ class TextTokenizer:
     def save(self, folder: Path) -> None:
         """Write the tokenizer's files in Hugging Face layout."""
         write_tokenizer(self._files, folder, self.max_length)
+
+    def standalone(self, multiple: int) -> str:
+        """Return a tokenizer.json that cuts at max_length and pads to a `multiple` by itself.
+
+        What `lower_first` does is left to whoever uses it.
+        """
+        return standalone_tokenizer(self._files, self.max_length, multiple)
 
 
 def _max_length(user: int | None, folder: int | None, tokenizer: int | None, table: int) -> int:

@@ -1,13 +1,13 @@
 """What an encoder folder says besides its weights: pooling, maximum length, normalisation.
 
 Three layouts: a plain Hugging Face folder (nothing said), a sentence-transformers folder
-(`modules.json`), and a folder written by `SentenceEncoder.save_pretrained` whose pooling
-sentence-transformers has no words for (`bertflow_jax.json`).
+(`modules.json`), and a folder written by `SentenceEncoder.save_pretrained` whose pooling or
+post-processor its `modules.json` can only name as code (`bertflow_jax.json`, which is then the one
+that is read here: the code is for sentence-transformers).
 """
 
 import dataclasses
-import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from bertflow_jax.encoder.pooling import PoolingSpec
 from bertflow_jax.errors import ConfigError, UnsupportedModelError
 
 OWN_SETTINGS = "bertflow_jax.json"
+POSTPROCESS = "postprocess"  # its key in OWN_SETTINGS, and the subfolder that holds it
+ST_MODULES = "sentence_transformers.models."  # every version since 2 finds the classes there
 
 _ST_POOLINGS = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max"}
 
@@ -59,14 +61,20 @@ def read_folder(folder: Path) -> EncoderFolder:
 
 def _read_own(folder: Path) -> EncoderFolder:
     fields = read_json_object(folder / OWN_SETTINGS)
+    fields.pop(POSTPROCESS, None)  # `integrations.sentence_transformers` reads that
     names = {field.name for field in dataclasses.fields(EncoderFolder)} - {"path"}
     if set(fields) != names:
         raise ConfigError(f"{folder / OWN_SETTINGS}: fields {sorted(names)} are expected")
     return EncoderFolder(folder, **fields)
 
 
+def has_postprocess(folder: Path) -> bool:
+    """Return whether a post-processor was saved with the encoder of a folder."""
+    return read_json_object_if_present(folder / OWN_SETTINGS).get(POSTPROCESS) is not None
+
+
 def _read_sentence_transformers(folder: Path) -> EncoderFolder:
-    modules = _modules(folder)
+    modules = read_modules(folder)
     kinds = [kind for kind, _ in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         known = ("Transformer", "Pooling", "Normalize")
@@ -77,13 +85,6 @@ def _read_sentence_transformers(folder: Path) -> EncoderFolder:
         )
     transformer, pooling = modules[0][1], modules[1][1]
     settings = read_json_object_if_present(transformer / "sentence_bert_config.json")
-    general = read_json_object_if_present(folder / "config_sentence_transformers.json")
-    if general.get("default_prompt_name"):
-        warnings.warn(
-            f"{folder}: its default prompt {general['default_prompt_name']!r} is not applied; "
-            "put it before your texts",
-            stacklevel=2,
-        )
     return EncoderFolder(
         transformer,
         pooling=_st_pooling(pooling / "config.json"),
@@ -93,8 +94,8 @@ def _read_sentence_transformers(folder: Path) -> EncoderFolder:
     )
 
 
-def _modules(folder: Path) -> list[tuple[str, Path]]:
-    """Return (kind, folder) of every module of a modules.json."""
+def read_modules(folder: Path) -> list[tuple[str, Path]]:
+    """Return (kind, folder) of every module of a modules.json; raises ConfigError."""
     path = folder / "modules.json"
     entries = read_json(path)
     if not isinstance(entries, list):
@@ -139,7 +140,11 @@ def _st_max_length(settings: Mapping[str, Any], folder: Path) -> int | None:
 
 
 def write_folder_settings(
-    folder: EncoderFolder, spec: PoolingSpec, num_layers: int, hidden_size: int
+    folder: EncoderFolder,
+    spec: PoolingSpec,
+    num_layers: int,
+    hidden_size: int,
+    include_prompt: bool = True,
 ) -> None:
     """Write the settings into `folder.path`, for sentence-transformers where it has the words.
 
@@ -148,28 +153,70 @@ def write_folder_settings(
       spec: the pooling.
       num_layers: L of the encoder.
       hidden_size: D of the encoder.
+      include_prompt: see `usage.Usage`.
     """
     # An older save may have used the other layout, which would be believed.
     for stale in (OWN_SETTINGS, "modules.json", "sentence_bert_config.json"):
         (folder.path / stale).unlink(missing_ok=True)
-    if spec.layers != (num_layers,) or spec.tokens == "pooler":
-        fields = dataclasses.asdict(dataclasses.replace(folder, pooling=str(spec)))
-        write_json(folder.path / OWN_SETTINGS, {k: v for k, v in fields.items() if k != "path"})
+    if not st_has_pooling(spec, num_layers):
+        write_own_settings(folder, spec)
         return
     kinds = ["Transformer", "Pooling", *(["Normalize"] if folder.normalize else [])]
-    modules = []
-    for i, kind in enumerate(kinds):
-        place = "" if i == 0 else f"{i}_{kind}"
-        (folder.path / place).mkdir(exist_ok=True)
-        kind = f"sentence_transformers.models.{kind}"
-        modules.append({"idx": i, "name": str(i), "path": place, "type": kind})
-    write_json(folder.path / "modules.json", modules)
+    write_st_pooling(folder.path, spec, hidden_size, include_prompt)
+    write_st_modules(folder, [ST_MODULES + kind for kind in kinds])
+
+
+def st_has_pooling(spec: PoolingSpec, num_layers: int) -> bool:
+    """Return whether sentence-transformers' own Pooling module can say the same."""
+    return spec.layers == (num_layers,) and spec.tokens != "pooler"
+
+
+def write_own_settings(
+    folder: EncoderFolder, spec: PoolingSpec, postprocess: Mapping[str, str] | None = None
+) -> None:
+    """Write bertflow_jax.json, with digests of the post-processor beside it if there is one."""
+    fields = dataclasses.asdict(dataclasses.replace(folder, pooling=str(spec)))
+    del fields["path"]
+    if postprocess is not None:
+        fields[POSTPROCESS] = dict(postprocess)
+    write_json(folder.path / OWN_SETTINGS, fields)
+
+
+def write_st_pooling(
+    folder: Path, spec: PoolingSpec, hidden_size: int, include_prompt: bool = True
+) -> None:
+    """Write the folder of sentence-transformers' Pooling module, which comes second."""
+    (folder / "1_Pooling").mkdir(exist_ok=True)
     pooling = {f"pooling_mode_{st}": ours == spec.tokens for st, ours in _ST_POOLINGS.items()}
     write_json(
-        folder.path / "1_Pooling" / "config.json",
-        {"word_embedding_dimension": hidden_size, **pooling},
+        folder / "1_Pooling" / "config.json",
+        {
+            "word_embedding_dimension": hidden_size,
+            **pooling,
+            **({} if include_prompt else {"include_prompt": False}),
+        },
     )
+
+
+def write_st_modules(folder: EncoderFolder, types: Sequence[str]) -> None:
+    """Write modules.json, and the tokens and the lower-casing of its Transformer.
+
+    Args:
+      folder: the settings.
+      types: the class of every module, in order; number i lies in the folder `module_folder`.
+    """
+    modules = []
+    for i, kind in enumerate(types):
+        place = "" if i == 0 else module_folder(i, kind)
+        (folder.path / place).mkdir(exist_ok=True)
+        modules.append({"idx": i, "name": str(i), "path": place, "type": kind})
     write_json(
         folder.path / "sentence_bert_config.json",
         {"max_seq_length": folder.max_length, "do_lower_case": folder.lower_first},
     )
+    write_json(folder.path / "modules.json", modules)
+
+
+def module_folder(number: int, kind: str) -> str:
+    """Return the name of a module's folder: `1_Pooling`."""
+    return f"{number}_{kind.rpartition('.')[2]}"

@@ -1,14 +1,13 @@
 """From a path or a Hugging Face Hub id to a local folder.
 
 The network is asked only for what cannot be a path: a name that starts with `.`, `~` or `/`, that
-has more than one slash, or that exists as a folder is local.
+has more than one slash, or that exists as a folder is local. Nor is huggingface_hub, which takes
+as long to load as the encoder's own modules, imported for a folder.
 """
 
 import importlib.resources
 import os
 from pathlib import Path
-
-from huggingface_hub import constants, errors, snapshot_download, utils
 
 from bertflow_jax.errors import DataNotFoundError, InputError
 from bertflow_jax.paths import user_path
@@ -27,6 +26,8 @@ _SMALL_FILES = (
     "config_sentence_transformers.json",
     "sentence_bert_config.json",
     "bertflow_jax.json",
+    "postprocess/*.json",
+    "postprocess/*.safetensors",
     "[0-9]_*.json",
     "[0-9]_*/vocab.txt",
 )
@@ -73,6 +74,8 @@ def check_encoder_name(name: str) -> None:
     if not name.strip() or name == MINI_BERT or os.path.exists(folder) or _looks_local(name):
         resolve_folder(name)
         return
+    from huggingface_hub import errors, utils
+
     try:
         utils.validate_repo_id(name)
     except errors.HFValidationError as error:
@@ -88,6 +91,8 @@ def _download(repo: str, revision: str | None) -> Path:
 
     snapshot_download asks the Hub what is new, and takes the cache where the Hub is out of reach.
     """
+    from huggingface_hub import constants, errors, snapshot_download
+
     try:
         for whole, shards in _WEIGHTS:
             weights = [whole, f"{whole}.index.json", shards]
@@ -114,6 +119,8 @@ def _download(repo: str, revision: str | None) -> Path:
 
 
 def _not_cached(repo: str) -> DataNotFoundError:
+    from huggingface_hub import constants
+
     why = (
         "HF_HUB_OFFLINE is set"
         if constants.HF_HUB_OFFLINE
@@ -127,6 +134,8 @@ def _not_cached(repo: str) -> DataNotFoundError:
 
 def _refused(repo: str, status: int) -> DataNotFoundError:
     """Explain a refusal; the Hub answers 401 for gated, private and absent repositories alike."""
+    from huggingface_hub import constants
+
     if status in (401, 403, 404):
         why = (
             "it does not exist, is private or is gated; check the spelling, and if you have "

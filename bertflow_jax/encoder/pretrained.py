@@ -17,6 +17,7 @@ from bertflow_jax.encoder.hf_layout import params_digest, save_params
 from bertflow_jax.encoder.hf_weights import WeightAudit, load_params
 from bertflow_jax.encoder.hub import resolve_folder
 from bertflow_jax.encoder.pooling import PoolingSpec, parse_pooling
+from bertflow_jax.encoder.usage import Usage, read_usage, write_usage
 from bertflow_jax.errors import ConfigError, WeightsError
 
 
@@ -33,6 +34,7 @@ class Encoder:
       normalize: scale every vector to length 1.
       lower_first: texts are lower-cased before the tokenizer sees them.
       audit: what became of every tensor of the weight file; None if there was no file.
+      usage: prompts and similarity.
     """
 
     config: BertConfig
@@ -43,6 +45,7 @@ class Encoder:
     normalize: bool = False
     lower_first: bool = False
     audit: WeightAudit | None = dataclasses.field(default=None, repr=False)
+    usage: Usage = dataclasses.field(default_factory=Usage)
 
     def __post_init__(self) -> None:
         """Refuse a dtype or a pooling that this encoder cannot have."""
@@ -56,6 +59,7 @@ class Encoder:
 
     def identity(self) -> dict[str, Any]:
         """Return what decides the vectors, JSON-safe; equal identities give equal vectors."""
+        prompt = self.usage.prompts.get(self.usage.default_prompt_name or "", "")
         return {
             "weights_sha256": params_digest(self.params),
             # What the config alone says: the same weights with other heads are another encoder.
@@ -69,6 +73,7 @@ class Encoder:
             "dtype": self.dtype,
             "normalize": self.normalize,
             "num_parameters": sum(np.size(x) for x in jax.tree.leaves(self.params)),
+            **({"prompt": prompt} if prompt else {}),
         }
 
 
@@ -82,7 +87,8 @@ def load_encoder(
     revision: str | None = None,
 ) -> Encoder:
     """Load an encoder; the arguments are those of `SentenceEncoder.from_pretrained`."""
-    folder = read_folder(resolve_folder(path_or_hub_id, revision))
+    place = resolve_folder(path_or_hub_id, revision)
+    folder, usage = read_folder(place), read_usage(place)
     config = read_config(folder.path)
     spec = parse_pooling(pooling or folder.pooling or "mean", config.num_hidden_layers)
     tokenizer = TextTokenizer.from_folder(
@@ -105,6 +111,7 @@ def load_encoder(
         normalize=folder.normalize and not pooling,
         lower_first=folder.lower_first,
         audit=audit,
+        usage=dataclasses.replace(usage, include_prompt=True) if pooling else usage,
     )
 
 
@@ -121,4 +128,24 @@ def save_encoder(encoder: Encoder, folder: Path) -> None:
         max_length=encoder.tokenizer.max_length,
         lower_first=encoder.lower_first,
     )
-    write_folder_settings(settings, encoder.pooling, config.num_hidden_layers, config.hidden_size)
+    usage = encoder.usage
+    write_folder_settings(
+        settings,
+        encoder.pooling,
+        config.num_hidden_layers,
+        config.hidden_size,
+        usage.include_prompt,
+    )
+    write_usage(folder, usage)
+
+
+def check_settings(pooling: object, max_length: object, dtype: object) -> None:
+    """Refuse what would count as not given."""
+    if isinstance(pooling, str) and not pooling.strip():
+        raise ConfigError("pooling is blank; name one, or leave it out")
+    if max_length is not None and not max_length:
+        raise ConfigError(
+            f"max_length={max_length!r} must be an integer >= 3: [CLS], a token, [SEP]"
+        )
+    if not isinstance(dtype, str):
+        raise ConfigError(f"dtype={dtype!r}: one of {', '.join(COMPUTE_DTYPES)} is needed")

@@ -31,7 +31,8 @@ class EvalOptions:
     Attributes:
       workdir: of a run of train.py: rows raw and flow.
       step: checkpoint of the workdir; None takes the newest good one.
-      encoder: local folder, Hub id or `mini_bert`: row raw only, without a flow.
+      encoder: local folder, Hub id or `mini_bert`: row raw, and one of the post-processor saved
+        with it, if any.
       flow: with encoder; folder of a saved or imported flow, or of another post-processor, which
         gets a row of its kind's name.
       pooling: with encoder; None takes what its folder says, or `mean`.

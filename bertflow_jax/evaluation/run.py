@@ -168,12 +168,17 @@ def _encoder_source(options: EvalOptions) -> _Source:
     # The post-processor first: it is small, and a wrong path is told before the encoder is loaded.
     processor = None if options.flow is None else _load_postprocess(options.flow)
     encoder = _load_encoder(options)
+    # An encoder that was saved with a post-processor has one; a second one is refused.
+    both = encoder if processor is None else encoder.with_postprocess(processor)
+    processor = both.processor
+    if processor is not None:
+        encoder = both.without_postprocess()
     identity = encoder.identity()
     named = {"pooling_name": options.pooling} if options.pooling else {}
     model = {"encoder": {"path": options.encoder, **identity, **named}, "flow": None}
     if processor is not None:
-        after = encoder.with_postprocess(processor).describe()["postprocess"]
-        model["flow"] = {"path": options.flow, **after}
+        after = both.describe()["postprocess"]
+        model["flow"] = {"path": options.flow or options.encoder, **after}
     return _Source(encoder, identity, processor, options.config or Config(), None, model, None)
 
 

@@ -14,13 +14,10 @@ from bertflow_jax.checks import check_count
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
 from bertflow_jax.embedding_checks import check_embeddings, check_results
 from bertflow_jax.errors import CheckpointError, InputError
-from bertflow_jax.flow import glow
 from bertflow_jax.postprocess.base import PureTransform
 from bertflow_jax.postprocess.column_names import check_columns, column_names
 from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
 from bertflow_jax.postprocess.storage import DAMAGE, Folder
-from bertflow_jax.training.fit import initial_state, prepare_data
-from bertflow_jax.training.loop import run_fit
 
 _FOLDER = Folder("flow")
 _ROWS = 1024  # rows of one device call; shorter inputs are padded to a power of two
@@ -115,6 +112,10 @@ class Flow(SklearnApi):
         Raises:
           as `fit`.
         """
+        # Imported here for the same reason as in `_glow`: optax and orbax.
+        from bertflow_jax.training.fit import initial_state, prepare_data
+        from bertflow_jax.training.loop import run_fit
+
         config = Config(seed=self.seed, flow=self.config, train=self.train)
         data = prepare_data(embeddings, rows, held_out=0.0, seed=self.seed)
         result = run_fit(config, data, initial_state(config, data), progress=progress)
@@ -158,13 +159,13 @@ class Flow(SklearnApi):
             raise InputError(
                 f"key must be one JAX random key, as jax.random.key(0), not {type(key).__name__}"
             ) from error
-        return np.asarray(glow.bijector(self.config, variables, features).inverse(latents))
+        return np.asarray(_glow().bijector(self.config, variables, features).inverse(latents))
 
     @property
     def distribution(self) -> Any:
         """The density over embeddings, a `distrax.Transformed`."""
         variables, features = self._fitted()
-        return glow.distribution(self.config, variables, features)
+        return _glow().distribution(self.config, variables, features)
 
     def save(self, folder: str | Path) -> None:
         """Write the fitted flow into a folder (safetensors and JSON, no pickle).
@@ -199,7 +200,7 @@ class Flow(SklearnApi):
                 TrainConfig(**described["train"]),
             )
             features = described["features"]
-            expected = jax.eval_shape(lambda: glow.init_variables(flow.config, features, 0))
+            expected = jax.eval_shape(lambda: _glow().init_variables(flow.config, features, 0))
         except DAMAGE as error:
             raise CheckpointError(f"{path}: not a readable flow ({error})") from error
         _FOLDER.check(path, described, flat, flax.traverse_util.flatten_dict(expected, sep="/"))
@@ -247,16 +248,28 @@ class Flow(SklearnApi):
         return np.concatenate(parts)
 
 
+def _glow() -> Any:
+    """Return `bertflow_jax.flow.glow`, loaded when it is first used.
+
+    distrax takes nearly as long to load as JAX itself, which a program that only encodes need not
+    wait for.
+    """
+    # The first use may be inside a traced function, and what modules define must not be traced.
+    with jax.ensure_compile_time_eval():
+        from bertflow_jax.flow import glow
+    return glow
+
+
 def _forward(config: FlowConfig, variables: Any, x: jax.Array) -> jax.Array:
-    return glow.bijector(config, variables, x.shape[-1]).forward(x)
+    return _glow().bijector(config, variables, x.shape[-1]).forward(x)
 
 
 def _inverse(config: FlowConfig, variables: Any, z: jax.Array) -> jax.Array:
-    return glow.bijector(config, variables, z.shape[-1]).inverse(z)
+    return _glow().bijector(config, variables, z.shape[-1]).inverse(z)
 
 
 def _log_prob(config: FlowConfig, variables: Any, x: jax.Array) -> jax.Array:
-    return glow.distribution(config, variables, x.shape[-1]).log_prob(x)
+    return _glow().distribution(config, variables, x.shape[-1]).log_prob(x)
 
 
 _FUNCTIONS = {"forward": _forward, "inverse": _inverse, "log_prob": _log_prob}

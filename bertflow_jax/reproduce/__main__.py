@@ -14,16 +14,22 @@ from absl import flags
 
 from bertflow_jax import cli
 from bertflow_jax.errors import ConfigError
-from bertflow_jax.reproduce.options import Options
-from bertflow_jax.reproduce.run import reproduce
 
-_TABLE = flags.DEFINE_integer("table", None, "Of the paper: 1 to 6.")
-_ROWS = flags.DEFINE_list("rows", [], "Names; default: all of the table.")
-_DATA_DIR = flags.DEFINE_string("data_dir", None, "Of the STS data; with QNLI/ for table 4.")
-_NLI = flags.DEFINE_list("nli", [], "Files of labelled NLI pairs.")
-_ENCODERS = flags.DEFINE_list("encoders", [], "NAME=PATH of base, large, base_nli, large_nli.")
+_TABLE = flags.DEFINE_integer("table", None, "Table of the paper, 1 to 6; needed.")
+_ROWS = flags.DEFINE_list(
+    "rows", [], "Rows of the table by name, as base_flow_target; default: all."
+)
+_DATA_DIR = flags.DEFINE_string(
+    "data_dir", None, "Folder that holds STS/, STSBenchmark/ and SICK/; for table 4, QNLI/."
+)
+_NLI = flags.DEFINE_list("nli", [], "Files of labelled NLI pairs, for tables 3 and 4.")
+_ENCODERS = flags.DEFINE_list(
+    "encoders",
+    [],
+    "NAME=PATH, names being base, large, base_nli, large_nli; default: the Hub's base and large.",
+)
 _CORPUS = flags.DEFINE_string("corpus", None, "Text whose words table 1 counts.")
-_SET = flags.DEFINE_list("set", [], "FIELD=VALUE of the configs, as train.mode=cached.")
+_SET = flags.DEFINE_list("set", [], "FIELD=VALUE to change in the configs, as train.mode=cached.")
 _OUTPUT = flags.DEFINE_string("output", "runs/paper", "Folder of runs and scores.")
 
 
@@ -31,6 +37,10 @@ def main() -> None:
     """Reproduce the table that the flags name."""
     if _TABLE.value is None:
         raise ConfigError("--table is missing: a number from 1 to 6")
+    # Imported here so that --version and a wrong flag do not wait for JAX.
+    from bertflow_jax.reproduce.options import Options
+    from bertflow_jax.reproduce.run import reproduce
+
     reproduce(
         Options(
             table=_TABLE.value,

@@ -158,6 +158,8 @@ def check_together(interrupt: Interrupt) -> None:
     """Raise in every process what Ctrl-C or SIGTERM asked of one; see `Interrupt.check`."""
     if distributed.several():
         requested, terminated = distributed.any_process(interrupt.requested, interrupt.terminated)
+        if not requested:
+            return  # what came here meanwhile is told to all before the next step
         interrupt.requested, interrupt.terminated = requested, terminated
     interrupt.check()
 

@@ -187,13 +187,25 @@ def _absolute_list(paths: str) -> str:
 
 
 def load_encoder(config: Config) -> SentenceEncoder:
-    """Return the frozen encoder a config names."""
-    return SentenceEncoder.from_pretrained(
+    """Return the frozen encoder a config names, without post-processor and default prompt."""
+    encoder = SentenceEncoder.from_pretrained(
         config.encoder.path,
         pooling=config.encoder.pooling or None,
         max_length=config.encoder.max_length or None,
         dtype=config.encoder.dtype,
     )
+    usage = encoder.encoder.usage
+    prompt, encoder = usage.default_prompt_name, encoder.without_postprocess()
+    if prompt is None:
+        return encoder
+    # A fit inside the step and the training of an encoder start from token ids of bare texts.
+    _log.warning(
+        "encoder.path=%s: its default prompt %r is not applied; put it before your texts",
+        config.encoder.path,
+        prompt,
+    )
+    bare = dataclasses.replace(usage, default_prompt_name=None)
+    return SentenceEncoder(dataclasses.replace(encoder.encoder, usage=bare))
 
 
 def embed_corpus(

@@ -142,6 +142,22 @@ def test_two_jobs_on_one_output(encoders, job, output):
     assert not list(path.parent.glob(".*"))
 
 
+def test_parts_of_another_job_are_told(encoders, job, caplog):
+    """Shards with other settings: no index, "written when every part is there", and all were."""
+    run_job(encoders[0], job("parts", processes=2))
+    run_job(encoders[0], job("parts", processes=2, process=1, normalize=True))
+    folder = job("parts").output
+    assert not (folder / "index.json").exists()
+    told = "of another job (part-00000-of-00002.npy was made with another normalize)"
+    assert caplog.text.count(told) == 2  # before the work and after it
+    caplog.clear()
+    run_job(encoders[0], job("parts", processes=2, process=1))
+    # The part that is replaced is named, before; the folder is whole afterwards.
+    assert "holds 1 part(s) of another job (part-00001-of-00002.npy" in caplog.text
+    assert "are there, but" not in caplog.text
+    _check_parts(folder, encoders[0], 30)
+
+
 def test_processes_of_one_job_share_a_folder(encoders, job):
     """A lock that kept another job out would keep the fellow processes out as well."""
     first = encoders[0]

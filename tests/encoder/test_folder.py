@@ -9,7 +9,13 @@ import pytest
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder import EncoderFolder, parse_pooling, read_folder
 from bertflow_jax.encoder.folder import write_folder_settings
-from bertflow_jax.errors import ConfigError, DataNotFoundError, UnsupportedModelError
+from bertflow_jax.encoder.usage import Usage, read_usage
+from bertflow_jax.errors import (
+    ConfigError,
+    DataNotFoundError,
+    InputError,
+    UnsupportedModelError,
+)
 
 
 def st_folder(
@@ -130,11 +136,44 @@ def test_impossible_max_seq_length(tmp_path, value):
         read_folder(st_folder(tmp_path, max_seq_length=value))
 
 
-def test_default_prompt_is_not_ignored_silently(tmp_path):
+def test_a_folder_says_how_it_is_used(tmp_path):
+    """Catches a default prompt that is ignored, and one whose tokens are pooled against its word."""
+    st_folder(tmp_path, pooling={"pooling_mode": "mean", "include_prompt": False})
+    said = {
+        "prompts": {"query": "q: ", "document": None},
+        "default_prompt_name": "query",
+        "similarity_fn_name": "dot",
+    }
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(said))
+    usage = read_usage(tmp_path)
+    assert usage == Usage({"query": "q: ", "document": ""}, "query", "dot", include_prompt=False)
+    with pytest.raises(InputError, match="leaves the tokens of a prompt out"):
+        usage.prompt()
+    assert usage.prompt("") == usage.prompt(None, "document") == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"default_prompt_name": "x"}, "default_prompt_name='x' is not among"),
+        ({"prompts": ["q: "]}, "prompts must be an object"),
+        ({"prompts": {"q": 5}}, "prompts must be an object"),
+        ({"similarity_fn_name": 5}, "similarity_fn_name=5"),
+    ],
+)
+def test_an_impossible_usage(tmp_path, fields, named):
     st_folder(tmp_path)
-    (tmp_path / "config_sentence_transformers.json").write_text('{"default_prompt_name": "query"}')
-    with pytest.warns(UserWarning, match="default prompt 'query' is not applied"):
-        read_folder(tmp_path)
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(fields))
+    with pytest.raises(ConfigError, match=named):
+        read_usage(tmp_path)
+
+
+def test_a_truncation_of_the_folder_is_told(tmp_path):
+    """Catches vectors of another length than sentence-transformers', without a word."""
+    st_folder(tmp_path)
+    (tmp_path / "config_sentence_transformers.json").write_text('{"truncate_dim": 8}')
+    with pytest.warns(UserWarning, match="truncate_dim=8 is not applied"):
+        read_usage(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_existing_folder_wins_over_a_hub_id(tmp_path, monkeypatch):
 )
 def test_path_like_names_never_reach_the_hub(name, monkeypatch, tmp_path):
     """Catches "repo id must be in the form ..." for a mistyped path (case X01)."""
-    monkeypatch.setattr("bertflow_jax.encoder.hub.snapshot_download", None)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", None)
     if name == ".":
         monkeypatch.chdir(tmp_path)
         assert resolve_folder(name) == Path()

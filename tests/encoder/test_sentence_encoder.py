@@ -240,7 +240,7 @@ def test_post_processor_is_part_of_the_function_and_its_parameters(encoder):
     expected = np.concatenate([raw * scale, raw], axis=1)
     np.testing.assert_allclose(with_flow.encode(TEXTS), expected, atol=1e-5)
     assert with_flow.identity() == encoder.identity()
-    with pytest.raises(InputError, match="the flow is saved by its own save"):
+    with pytest.raises(InputError, match="save_pretrained needs the flow itself"):
         with_flow.save_pretrained("unused")
 
 

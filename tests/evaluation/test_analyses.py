@@ -33,7 +33,10 @@ def options(tmp_path, monkeypatch):
 
     def load(options):
         return types.SimpleNamespace(
-            encode=encode, identity=lambda: {"pooling": "none"}, encoder=load_encoder("mini_bert")
+            encode=encode,
+            identity=lambda: {"pooling": "none"},
+            encoder=load_encoder("mini_bert"),
+            processor=None,
         )
 
     monkeypatch.setattr(run, "_load_encoder", load)

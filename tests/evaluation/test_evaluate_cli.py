@@ -46,6 +46,8 @@ def run_python(*args, cwd, **env):
 class AngleEncoder:
     """Places a sentence, whose text is a cosine, at that cosine from the sentence "1"."""
 
+    processor = None
+
     def encode(self, sentences):
         cosines = np.array([float(text) for text in sentences])
         return np.stack([cosines, np.sqrt(1 - cosines**2)], axis=1)

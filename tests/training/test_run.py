@@ -1,8 +1,11 @@
 """A whole run: workdir, resume, restore, refusals. Real encoder, bundled text, a small flow."""
 
 import dataclasses
+import errno
+import fcntl
 import hashlib
 import json
+import os
 import shutil
 
 import numpy as np
@@ -309,6 +312,18 @@ def test_two_runs_in_one_workdir(folder, tmp_path):
     with lock_workdir(tmp_path), pytest.raises(WorkdirError, match="in use by another run"):
         train(_config(folder, 1), tmp_path)
     train(_config(folder, 1), tmp_path)
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_used_without(tmp_path, monkeypatch, caplog, code):
+    """On a shared disk that has none every run was refused as one in use by another."""
+
+    def flock(handle, kind):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with lock_workdir(tmp_path):
+        assert "is not locked" in caplog.text
 
 
 def test_overwrite_never_deletes_an_input(tmp_path):

@@ -18,7 +18,7 @@ from bertflow_jax.data.sts_files import STS_TASKS
 from bertflow_jax.data.tfds_builders.prepare import prepare
 from bertflow_jax.errors import ConfigError
 
-_TASKS = flags.DEFINE_list("tasks", list(STS_TASKS), f"Of {', '.join(STS_TASKS)}; default: all.")
+_TASKS = flags.DEFINE_list("tasks", list(STS_TASKS), f"Data sets, some of {', '.join(STS_TASKS)}.")
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "TFDS folder to write.")
 _MANUAL_DIR = flags.DEFINE_string(
     "manual_dir", None, "Folder with STS/, STSBenchmark/ and SICK/; default: download them."
@@ -32,7 +32,7 @@ _CHECK_SIZES = flags.DEFINE_bool(
 _CHECKSUMS = flags.DEFINE_string(
     "checksums", "", "File of lines ADDRESS<TAB>BYTES<TAB>SHA256<TAB>NAME: refuse other archives."
 )
-_ENCODING = flags.DEFINE_string("encoding", "utf-8", "Of the text files.")
+_ENCODING = flags.DEFINE_string("encoding", "utf-8", "Text encoding of the releases' files.")
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Make anew what is there already.")
 
 

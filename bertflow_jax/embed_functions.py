@@ -1,0 +1,59 @@
+"""The pure functions from token ids to the vectors of a `SentenceEncoder`."""
+
+import functools
+from typing import Any
+
+import jax
+
+from bertflow_jax.batch_embed import EmbedFn
+from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig
+from bertflow_jax.encoder.embedding import make_embed_fn
+from bertflow_jax.encoder.pooling import PoolingSpec
+from bertflow_jax.encoder.pretrained import Encoder
+from bertflow_jax.errors import InputError
+from bertflow_jax.postprocess.base import PostProcessor, PureTransform
+
+
+def embedding_function(encoder: Encoder, postprocess: PureTransform | None) -> EmbedFn:
+    """Return `SentenceEncoder.embed_fn`; see there."""
+    plain = _plain_embed_fn(
+        encoder.config, encoder.pooling, COMPUTE_DTYPES[encoder.dtype], encoder.normalize
+    )
+    if postprocess is None:
+        return plain
+
+    def embed(
+        params: Any, input_ids: jax.Array, attention_mask: jax.Array, slots: int | None = None
+    ) -> jax.Array:
+        u = plain(params, input_ids, attention_mask, slots)
+        return postprocess.transform(params[postprocess.name], u)
+
+    return embed
+
+
+# One function per architecture: jax.jit compiles it once for all encoders that share it.
+@functools.lru_cache(maxsize=64)
+def _plain_embed_fn(
+    config: BertConfig, pooling: PoolingSpec, dtype: Any, normalize: bool
+) -> EmbedFn:
+    pooled = make_embed_fn(config, pooling, dtype, normalize)
+
+    def embed(
+        params: Any, input_ids: jax.Array, attention_mask: jax.Array, slots: int | None = None
+    ) -> jax.Array:
+        return pooled(params["encoder"], input_ids, attention_mask, slots=slots)
+
+    return embed
+
+
+def pure_of(processor: PostProcessor, dimension: int) -> PureTransform:
+    """Return a post-processor's function; raises InputError unless it takes float[N, dimension]."""
+    if not callable(getattr(processor, "pure", None)):
+        raise InputError(f"a fitted Flow, Whitening, ... is needed, not {type(processor).__name__}")
+    pure = processor.pure()
+    if processor.features != dimension:
+        raise InputError(
+            f"the {pure.name} was fitted on {processor.features} dimensions, the encoder's "
+            f"vectors have {dimension}"
+        )
+    return pure

@@ -1,0 +1,185 @@
+"""Folders that sentence-transformers loads: an encoder and what is done to its vectors.
+
+    Transformer -> Pooling -> [Normalize] -> [Dense | BertFlow]*
+
+Affine post-processors that follow each other are one Dense. What sentence-transformers has no
+module for (a flow, a pooling of several layers) is a class of `bertflow_modules.py`, which is
+copied into the folder and which it runs only with trust_remote_code=True. This package never runs
+a file of a folder: it reads bertflow_jax.json and the post-processor's own files in `postprocess`.
+
+Nothing here needs sentence-transformers or PyTorch.
+"""
+
+import hashlib
+import importlib.resources
+import logging
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import save_file
+
+from bertflow_jax import postprocess
+from bertflow_jax.data.json_files import read_json_object, write_json
+from bertflow_jax.digests import tree_digest
+from bertflow_jax.encoder.folder import (
+    OWN_SETTINGS,
+    POSTPROCESS,
+    ST_MODULES,
+    EncoderFolder,
+    module_folder,
+    st_has_pooling,
+    write_own_settings,
+    write_st_modules,
+    write_st_pooling,
+)
+from bertflow_jax.encoder.pretrained import Encoder, save_encoder
+from bertflow_jax.errors import (
+    CheckpointError,
+    ConfigError,
+    InputError,
+    WorkdirError,
+)
+from bertflow_jax.integrations.model_card import CODE, remove_card, write_card
+from bertflow_jax.integrations.st_modules import Module, layer_pooling, processor_modules
+from bertflow_jax.postprocess.base import PostProcessor, PureTransform
+from bertflow_jax.postprocess.storage import remove_saved
+
+_log = logging.getLogger(__name__)
+_WITH_WEIGHTS = ("Dense", "LayerPooling", "BertFlow")  # modules that `save_folder` writes
+
+
+def save_folder(encoder: Encoder, processor: PostProcessor | None, folder: Path) -> None:
+    """Write an encoder and its post-processor into a folder that is there.
+
+    Raises:
+      InputError: a post-processor of a kind that no module can say.
+      WorkdirError: a file cannot be written.
+    """
+    plain = st_has_pooling(encoder.pooling, encoder.config.num_hidden_layers)
+    modules = [] if plain else [layer_pooling(encoder)]
+    if encoder.normalize:
+        modules.append(Module(f"{ST_MODULES}Normalize"))
+    if processor is not None:
+        modules += processor_modules(processor)
+    try:
+        _clear(folder)
+        save_encoder(encoder, folder)
+        if not plain or processor is not None:
+            _write(encoder, modules, processor, folder)
+    except (OSError, SafetensorError) as error:
+        raise WorkdirError(f"{folder} cannot be written: {error}") from error
+
+
+def load_postprocess(folder: Path) -> PostProcessor:
+    """Read the post-processor that `save_folder` wrote into a folder.
+
+    No file of the folder is executed, and no path that one names is followed.
+
+    Raises:
+      DataNotFoundError: its files are missing.
+      CheckpointError: a file is damaged, or is not the one that was saved.
+      ConfigError: bertflow_jax.json does not say what it should.
+    """
+    path = folder / OWN_SETTINGS
+    said = read_json_object(path).get(POSTPROCESS)
+    if not isinstance(said, dict) or set(said) != {"sha256", "modules_sha256"}:
+        raise ConfigError(f"{path}: {POSTPROCESS} must hold sha256 and modules_sha256")
+    processor = postprocess.load(folder / POSTPROCESS)
+    if tree_digest(processor.pure().params) != said["sha256"]:
+        raise CheckpointError(
+            f"{folder / POSTPROCESS} is not the post-processor that {path} was written for; save "
+            "the encoder again, or give pooling to load it without"
+        )
+    if _modules_digest(folder) != said["modules_sha256"]:
+        raise CheckpointError(
+            f"{folder}: the weights of its modules ({', '.join(_WITH_WEIGHTS)}) are not those "
+            f"that were saved with {POSTPROCESS}, so sentence-transformers would give other "
+            "vectors; save the encoder again, or give pooling to load it without its post-processor"
+        )
+    return processor
+
+
+def check_unchanged(pure: PureTransform, processor: PostProcessor | None) -> None:
+    """Raise InputError unless a post-processor still is what the encoder computes."""
+    if processor is None:
+        raise InputError(
+            f"save_pretrained needs the {pure.name} itself, which with_postprocess takes; this "
+            "encoder was made from its function alone"
+        )
+    if tree_digest(processor.pure().params) != tree_digest(pure.params):
+        raise InputError(
+            f"the {pure.name} was fitted again after with_postprocess, so that this encoder no "
+            "longer computes it: call with_postprocess again"
+        )
+
+
+def _write(
+    encoder: Encoder, modules: list[Module], processor: PostProcessor | None, folder: Path
+) -> None:
+    settings = EncoderFolder(
+        folder,
+        normalize=encoder.normalize,
+        max_length=encoder.tokenizer.max_length,
+        lower_first=encoder.lower_first,
+    )
+    kinds = [f"{ST_MODULES}Transformer"]
+    if st_has_pooling(encoder.pooling, encoder.config.num_hidden_layers):
+        hidden = encoder.config.hidden_size
+        write_st_pooling(folder, encoder.pooling, hidden, encoder.usage.include_prompt)
+        kinds.append(f"{ST_MODULES}Pooling")
+    else:
+        config = read_json_object(folder / "config.json")
+        write_json(folder / "config.json", {**config, "output_hidden_states": True})
+    for number, module in enumerate(modules, len(kinds)):
+        place = folder / module_folder(number, module.kind)
+        place.mkdir(exist_ok=True)
+        write_json(place / "config.json", dict(module.config))
+        if module.arrays:
+            arrays = {name: np.ascontiguousarray(a) for name, a in module.arrays.items()}
+            save_file(arrays, place / "model.safetensors", metadata={"format": "pt"})
+    named = (module.kind.rpartition(".")[2] for module in modules if module.is_code)
+    code = list(dict.fromkeys(named))
+    if code:
+        (folder / CODE).write_bytes((importlib.resources.files(__package__) / CODE).read_bytes())
+    saved = None
+    if processor is not None:
+        processor.save(folder / POSTPROCESS)
+        digest = tree_digest(processor.pure().params)
+        saved = {"sha256": digest, "modules_sha256": _modules_digest(folder)}
+    write_card(folder, code)
+    write_own_settings(settings, encoder.pooling, saved)
+    write_st_modules(settings, [*kinds, *(module.kind for module in modules)])
+    if code:
+        _log.warning(
+            "%s holds code, %s, for %s: sentence-transformers loads the folder only with "
+            "trust_remote_code=True; SentenceEncoder.from_pretrained does not run it",
+            folder,
+            CODE,
+            " and ".join(code),
+        )
+
+
+def _clear(folder: Path) -> None:
+    """Remove what an older save may have left, the descriptions first: no mixture can be loaded."""
+    for name in ("modules.json", OWN_SETTINGS, CODE):
+        (folder / name).unlink(missing_ok=True)
+    remove_card(folder)
+    remove_saved(folder / POSTPROCESS)
+    for path in _weight_files(folder):
+        path.unlink()
+
+
+def _modules_digest(folder: Path) -> str:
+    """Return the sha256 of the weights of every module but the first."""
+    total = hashlib.sha256()
+    for path in _weight_files(folder):
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        total.update(f"{path.parent.name} {digest}\n".encode())
+    return total.hexdigest()
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    found = (folder.glob(f"[0-9]*_{kind}/model.safetensors") for kind in _WITH_WEIGHTS)
+    return sorted(path for paths in found for path in paths)

@@ -1,0 +1,149 @@
+"""What else people call on a sentence-transformers model: prompts, similarity, the tokenizer."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from bertflow_jax.encoder.pretrained import Encoder
+from bertflow_jax.errors import InputError
+
+_DISTANCES = {"euclidean": "euclidean", "manhattan": "cityblock"}  # scipy's names
+SIMILARITIES = ("cosine", "dot", *_DISTANCES)
+_DOCUMENT = ("document", "passage", "corpus")  # the first of them that the encoder has
+
+
+class SentenceTransformersInterface:
+    """The part of `SentenceEncoder` that has sentence-transformers' names."""
+
+    encoder: Encoder
+    dimension: int
+
+    def encode(self, texts: str | Iterable[object], *args: Any, **kwargs: Any) -> np.ndarray:
+        """Embed texts; see `SentenceEncoder.encode`."""
+        raise NotImplementedError
+
+    def _limit(self, max_length: int) -> None:
+        raise NotImplementedError
+
+    def encode_query(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        """Embed queries: `encode` with the prompt `query`, if there is one, unless one is given."""
+        return self._encode_with(("query",), args, kwargs)
+
+    def encode_document(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        """Embed documents: as `encode_query` with the prompt `document`, `passage` or `corpus`."""
+        return self._encode_with(_DOCUMENT, args, kwargs)
+
+    def _encode_with(
+        self, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> np.ndarray:
+        if kwargs.get("prompt") is None and kwargs.get("prompt_name") is None:
+            known = [name for name in names if name in self.encoder.usage.prompts]
+            # Not the default prompt: the first name exists everywhere, as "".
+            kwargs = {**kwargs, "prompt_name": (known or names)[0]}
+        return self.encode(*args, **kwargs)
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """Name -> text of the encoder's prompts, for prompt_name of `encode`."""
+        return dict(self.encoder.usage.prompts)
+
+    @property
+    def default_prompt_name(self) -> str | None:
+        """Of the prompt that `encode` uses where none is given."""
+        return self.encoder.usage.default_prompt_name
+
+    @property
+    def similarity_fn_name(self) -> str:
+        """Of the similarity: `cosine` unless the folder names another."""
+        return self.encoder.usage.similarity or SIMILARITIES[0]
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> NDArray[np.float32]:
+        """Compare every vector of float[N, E] with every one of float[M, E].
+
+        Arrays, lists of them or tensors; a single vector counts as one row.
+
+        Returns:
+          float32[N, M]: the cosine, or what the folder's similarity_fn_name says: dot product,
+          negative Euclidean or Manhattan distance.
+
+        Raises:
+          InputError: shapes that do not go together, or a similarity unknown here.
+        """
+        a, b = _rows(embeddings1, "embeddings1"), _rows(embeddings2, "embeddings2")
+        if a.shape[1] != b.shape[1]:
+            raise InputError(f"embeddings have {a.shape[1]} and {b.shape[1]} dimensions")
+        kind = self._similarity_kind()
+        if kind in _DISTANCES:
+            return -cdist(a, b, _DISTANCES[kind]).astype(np.float32)
+        if kind == "cosine":
+            a, b = _unit(a), _unit(b)
+        return a @ b.T
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> NDArray[np.float32]:
+        """Compare matching rows of float[N, E] and float[N, E]: float32[N]; see `similarity`."""
+        a, b = _rows(embeddings1, "embeddings1"), _rows(embeddings2, "embeddings2")
+        if a.shape != b.shape:
+            raise InputError(f"matching rows are needed, not {a.shape} and {b.shape}")
+        kind = self._similarity_kind()
+        if kind in _DISTANCES:
+            return -np.linalg.norm(a - b, ord=2 if kind == "euclidean" else 1, axis=1)
+        if kind == "cosine":
+            a, b = _unit(a), _unit(b)
+        return np.einsum("nd,nd->n", a, b)
+
+    def _similarity_kind(self) -> str:
+        kind = self.similarity_fn_name
+        if kind not in SIMILARITIES:
+            raise InputError(
+                f"the folder's similarity_fn_name={kind!r} is not supported; {SIMILARITIES} are"
+            )
+        return kind
+
+    def get_sentence_embedding_dimension(self) -> int:
+        """Return E, the length of a vector."""
+        return self.dimension
+
+    def get_embedding_dimension(self) -> int:
+        """Return E, under the name of sentence-transformers 5.4 and later."""
+        return self.dimension
+
+    @property
+    def max_seq_length(self) -> int:
+        """Tokens a text, [CLS] and [SEP] included; may be set.
+
+        Setting it raises ConfigError above the position table, and warns and takes the tokenizer's
+        own limit above that.
+        """
+        return self.encoder.tokenizer.max_length
+
+    @max_seq_length.setter
+    def max_seq_length(self, value: int) -> None:
+        self._limit(value)
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer as a `transformers.PreTrainedTokenizerFast`: a copy to count tokens with.
+
+        `encoder.tokenizer` is the one that `encode` uses.
+        """
+        return self.encoder.tokenizer.to_hugging_face()
+
+
+def _rows(vectors: Any, name: str) -> NDArray[np.float32]:
+    """Return vectors as float32[N, E]."""
+    if hasattr(vectors, "detach"):  # a tensor, which may be on a GPU
+        vectors = vectors.detach().cpu().float()
+    try:
+        rows = np.asarray(vectors, np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name}: vectors are needed ({error})") from error
+    if rows.ndim not in (1, 2):
+        raise InputError(f"{name}: float[N, E] is needed, not {rows.shape}")
+    return np.atleast_2d(rows)
+
+
+def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
