@@ -40,12 +40,14 @@ _MIB = 2**20
 
 
 class MTEBEncoder(AbsEncoder):
-    """A `SentenceEncoder` for `mteb.evaluate`, compared by cosine and without prompts.
+    """A `SentenceEncoder` for `mteb.evaluate`, compared by cosine.
 
     The similarities of AbsEncoder are computed in PyTorch, the embeddings are not.
 
     Attributes:
       model: the encoder.
+      model_prompts: the encoder's own, by name; mteb's rules say which of them a task takes: one
+        named after the task or its type, `query` or `document`. None where all are empty.
       mteb_model_meta: what mteb writes beside the scores. Its revision is a digest of all that
         decides the vectors, so that a score kept by mteb is never taken for one of other weights
         or of another flow. Fields that the files do not tell (license, training_datasets, ...) are
@@ -81,11 +83,15 @@ class MTEBEncoder(AbsEncoder):
             )
         self.model = encoder
         self.batch_size = batch_size
+        prompts = {name: text for name, text in encoder.encoder.usage.prompts.items() if text}
+        self.model_prompts = dict(encoder.encoder.usage.prompts) if prompts else None
         self.mteb_model_meta = ModelMeta(
             **_of_this_version(
                 {
                     "name": _full_name(_default_name(encoder) if name is None else name),
-                    "revision": _digest(encoder.describe()),
+                    # Which prompt a task takes is decided here; `describe` knows the default one.
+                    "revision": _digest({**encoder.describe(), "prompts": prompts}),
+                    "use_instructions": bool(prompts),
                     "languages": None if languages is None else list(languages),
                     **_sizes(encoder),
                 }
@@ -143,10 +149,10 @@ class MTEBEncoder(AbsEncoder):
         Args:
           inputs: a DataLoader, or any iterable of batches {"text": list of str, ...}; of documents
             mteb puts title and body into "text".
-          task_metadata: of the task, for messages.
+          task_metadata: of the task: for its prompt, and for messages.
           hf_split: has no effect.
           hf_subset: has no effect.
-          prompt_type: has no effect: queries and documents are embedded alike.
+          prompt_type: `query`, `document` or None; they differ in the encoder's prompts alone.
           **kwargs: mteb's encode_kwargs; `show_progress_bar` is heeded, and `precision` may only be
             `float32`.
 
@@ -161,8 +167,12 @@ class MTEBEncoder(AbsEncoder):
         texts = [check_text(text, row) for row, text in enumerate(handed)]
         # Pairs, candidates and labels repeat many texts.
         rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+        named = self.model_prompts is not None and task_metadata is not None
         vectors = self.model.encode(
-            list(rows), self.batch_size, show_progress=kwargs.get("show_progress_bar")
+            list(rows),
+            self.batch_size,
+            show_progress=kwargs.get("show_progress_bar"),
+            prompt_name=self.get_prompt_name(task_metadata, prompt_type) if named else None,
         )
         return vectors[[rows[text] for text in texts]]
 
@@ -204,7 +214,6 @@ def _of_this_version(fields: Mapping[str, Any]) -> dict[str, Any]:
         ),
         "framework": ["JAX"],
         "similarity_fn_name": "cosine",
-        "use_instructions": False,
         **fields,
     }
     return {name: value for name, value in known.items() if name in ModelMeta.model_fields}

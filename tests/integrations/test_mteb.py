@@ -21,6 +21,7 @@ from bertflow_jax.training.run import train
 
 mteb = pytest.importorskip("mteb", reason="mteb is not installed")
 made = importlib.import_module("mteb_made")
+PromptType = importlib.import_module("mteb.types").PromptType
 MTEBEncoder = importlib.import_module("bertflow_jax.integrations.mteb").MTEBEncoder
 MINI_BERT = Path(bertflow_jax.__file__).parent / "models" / "mini_bert"
 
@@ -112,6 +113,31 @@ def test_documents_and_queries_of_a_retrieval_task(mini_bert):
     relevant = {f"q{i}": {f"d{i}": 1} for i in range(len(titles))}
     task = made.retrieval_task(queries, corpus, relevant)
     assert main_score(MTEBEncoder(mini_bert), task) == pytest.approx(1.0)
+
+
+def test_the_prompts_of_a_folder_are_those_that_mteb_chooses(mini_bert, tmp_path):
+    """Queries embedded without the "query: " the encoder was trained with, under the same revision."""
+    mini_bert.save_pretrained(tmp_path)
+    prompts = {"query": "query: ", "document": "text: ", "LocalClassification": "topic: "}
+    settings = {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": "cosine"}
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    encoder = MTEBEncoder.from_pretrained(tmp_path)
+    batch, text = [{"text": ["A dog runs."]}], "A dog runs."
+    labels = {"text": [text, "It rains."], "label": [0, 1]}
+    retrieval = made.retrieval_task([], [], {}).metadata
+    classes = made.classification_task(labels, labels).metadata
+    for metadata, kind, before in [
+        (retrieval, PromptType.query, "query: "),
+        (retrieval, PromptType.document, "text: "),
+        (classes, None, "topic: "),
+        (retrieval, None, ""),
+    ]:
+        vectors = encoder.encode(batch, task_metadata=metadata, prompt_type=kind)
+        np.testing.assert_allclose(vectors, mini_bert.encode([before + text]), atol=1e-5)
+    assert encoder.mteb_model_meta.use_instructions
+    plain = MTEBEncoder(mini_bert).mteb_model_meta
+    assert not plain.use_instructions
+    assert plain.revision != encoder.mteb_model_meta.revision
 
 
 def test_the_accuracy_of_a_classification_task(mini_bert):
