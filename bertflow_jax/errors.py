@@ -27,6 +27,10 @@ class ConfigError(BertFlowError, ValueError):
     """A configuration field or a command-line flag is unknown or has an impossible value."""
 
 
+class MissingPackageError(ConfigError, ImportError):
+    """An optional package is not installed, or not in a version that fits; says what to install."""
+
+
 class DataError(BertFlowError, ValueError):
     """A data file does not say what it should; the text names file and line."""
 

@@ -1,0 +1,1 @@
+"""Optional adapters; each imports its package only when it is used."""
