@@ -15,7 +15,7 @@ from typing import Any
 
 from bertflow_jax.errors import TrainingError
 from bertflow_jax.integrations.ray_cluster import cluster, fitted, quiet
-from bertflow_jax.integrations.ray_data import import_ray, map_encoder
+from bertflow_jax.integrations.ray_data import map_encoder
 from bertflow_jax.integrations.ray_inputs import InputFile, find_inputs, open_place
 from bertflow_jax.integrations.ray_manifest import check_output, take_over
 from bertflow_jax.integrations.ray_outputs import LOCK, Store, gaps
@@ -64,7 +64,6 @@ def run_ray_job(job: RayJob, *, progress: bool = False) -> Counts:
         or that cannot be written, workers that keep dying. What is done stays for the next run.
     """
     job.check()
-    import_ray()
     source, target = open_place(job.input, "--input"), open_place(job.output, "--output")
     files, schema = find_inputs(source)
     kept = job.kept(schema)
