@@ -187,7 +187,7 @@ def _pieces(
     """Yield what is written, as it is written."""
     concurrency = fitted(ray, job.workers, len(units))
     most = concurrency[1] if isinstance(concurrency, tuple) else concurrency
-    aside = {"num_cpus": 0, "compute": ray.data.TaskPoolStrategy(size=most + 1)}
+    aside = {"num_cpus": 0, "compute": ray.data.TaskPoolStrategy(size=min(most + 1, len(units)))}
     columns = list(dict.fromkeys([*kept, job.column]))
     settings = EmbedSettings(
         job.column,
