@@ -15,6 +15,7 @@ COMMANDS = {
     "evaluate.py": "score a run, an encoder or a flow on STS and GLUE pairs",
     "-m bertflow_jax.embed": "embed the rows of a file of any size",
     "-m bertflow_jax.postprocess": "fit and apply a flow, whitening, ... to files of vectors",
+    "-m bertflow_jax.integrations.ray_data": "embed a corpus on many machines with Ray Data",
     "-m bertflow_jax.export": "write an encoder as a function that runs without this package",
     "-m bertflow_jax.convert": "import a flow or encoder of PyTorch or TensorFlow 1",
     "-m bertflow_jax.reproduce": "reproduce a table of the paper, ours beside the published",

@@ -41,6 +41,7 @@ class BatchEmbedder:
       mesh: the devices that a batch is split over.
       params: of `embed_fn`, on all devices of the mesh.
       dimension: E, the length of a vector.
+      cut: texts so far that were longer than the maximum length.
     """
 
     def __init__(self, embed_fn: EmbedFn, params: Any, tokenizer: TextTokenizer, dtype: str):
@@ -56,6 +57,7 @@ class BatchEmbedder:
         self.mesh = parallel.local_mesh()
         self.params = parallel.replicate(params, self.mesh)
         self._tokenizer = tokenizer
+        self.cut = 0
         self._call, self._traced = compiled_call(embed_fn, self.mesh, dtype == "float32")
         ids = jax.ShapeDtypeStruct((1, 3), jnp.int32)
         self.dimension: int = jax.eval_shape(embed_fn, self.params, ids, ids).shape[-1]
@@ -140,6 +142,7 @@ class BatchEmbedder:
                 vectors = self._embed(tokens.ids, shapes, normalize)
                 self._require_finite(vectors, tokens.ids, shapes, first_row + total)
                 cut, total = cut + tokens.truncated, total + len(tokens.ids)
+                self.cut += tokens.truncated
                 yield vectors
         if cut and on_overflow == "warn":
             _log.warning(

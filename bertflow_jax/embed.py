@@ -255,6 +255,11 @@ class SentenceEncoder(SentenceTransformersInterface):
         """The shapes [R, T] compiled so far; encoders of one architecture share them."""
         return self._embedder.compiled_shapes()
 
+    @property
+    def cut_texts(self) -> int:
+        """How many of all texts embedded so far were longer than max_length, and so cut."""
+        return self._embedder.cut
+
     def __repr__(self) -> str:
         """Return what a reader of a notebook wants to know."""
         config = self.encoder.config
