@@ -246,6 +246,7 @@ def _load_encoder(options: EvalOptions) -> "SentenceEncoder":
         pooling=options.pooling,
         max_length=options.max_length,
         dtype=options.dtype or "float32",
+        revision=options.revision,
     )
 
 
