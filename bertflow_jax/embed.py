@@ -32,6 +32,7 @@ from bertflow_jax.encoder.hub import resolve_folder
 from bertflow_jax.encoder.pretrained import Encoder, check_settings, load_encoder
 from bertflow_jax.encoder.usage import with_prompt
 from bertflow_jax.errors import InputError
+from bertflow_jax.hub_interface import HubInterface
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.progress import text_progress_bar
 from bertflow_jax.st_arguments import ResultForm, sentence_transformers_names
@@ -39,8 +40,9 @@ from bertflow_jax.st_interface import SentenceTransformersInterface
 from bertflow_jax.workdir import prepare_output
 
 
-class SentenceEncoder(SentenceTransformersInterface):
-    """Texts to vectors; the methods of sentence-transformers are in `st_interface`.
+class SentenceEncoder(SentenceTransformersInterface, HubInterface):
+    """Texts to vectors; the methods of sentence-transformers are in `st_interface`,
+    `push_to_hub` is in `hub_interface`.
 
     Attributes:
       encoder: the encoder with its tokenizer and pooling.

@@ -6,6 +6,7 @@ huggingface_hub is imported inside the functions: it takes as long to load as an
 
 import dataclasses
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -97,6 +98,28 @@ def check_repo_id(repo_id: object, name: str) -> None:
         utils.validate_repo_id(repo_id)
     except errors.HFValidationError as error:
         raise InputError(f"{name}={repo_id!r} is no Hub id: {_first_line(error)}") from None
+
+
+def check_card_fields(
+    license: str | None, language: Sequence[str] = (), base_model: str | None = None
+) -> None:
+    """Raise InputError for a licence, language or base model that no card can name."""
+    if license is not None and not _matches(r"[a-z0-9][a-z0-9.+-]*", license):
+        raise InputError(
+            f"license={license!r}: one of the Hub's identifiers is needed, such as apache-2.0, "
+            "mit, cc-by-4.0 or other"
+        )
+    for code in language:
+        if not _matches(r"[a-z]{2,3}(-[A-Za-z0-9]+)*|code|multilingual", code):
+            raise InputError(
+                f"language={code!r}: an ISO 639 code is needed, such as en, or multilingual"
+            )
+    if base_model is not None:
+        check_repo_id(base_model, "base_model")
+
+
+def _matches(pattern: str, value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
 def fetch(

@@ -73,7 +73,7 @@ def resolve_folder(
         return folder
     if os.path.exists(folder):
         raise DataNotFoundError(f"{name} is a file; give the folder of the encoder")
-    if not isinstance(path_or_hub_id, str) or _looks_local(name):
+    if not isinstance(path_or_hub_id, str) or looks_local(name):
         raise DataNotFoundError(f"folder not found: {name}")
     return _download(name, revision, access)
 
@@ -85,7 +85,7 @@ def check_encoder_name(name: str) -> None:
       InputError, DataNotFoundError: as `resolve_folder`.
     """
     folder = user_path(name, "encoder")
-    if not name.strip() or name == MINI_BERT or os.path.exists(folder) or _looks_local(name):
+    if not name.strip() or name == MINI_BERT or os.path.exists(folder) or looks_local(name):
         resolve_folder(name)
         return
     from huggingface_hub import errors, utils
@@ -96,7 +96,8 @@ def check_encoder_name(name: str) -> None:
         raise DataNotFoundError(f"folder not found, and not a Hub id: {name!r} ({error})") from None
 
 
-def _looks_local(name: str) -> bool:
+def looks_local(name: str) -> bool:
+    """Return whether a name cannot be a Hub id, whether or not such a folder is there."""
     return name.startswith((".", "~")) or os.path.isabs(name) or name.count("/") > 1 or "\\" in name
 
 
