@@ -14,6 +14,7 @@ from bertflow_jax.errors import BertFlowError, DataNotFoundError, HubError, Inpu
 from bertflow_jax.paths import user_path
 
 LOG_IN = "log in with `hf auth login` or set HF_TOKEN"
+_BAD_CARD = "Invalid metadata in README.md"  # of huggingface_hub's ValueError
 _BAD_TOKEN = "Invalid credentials"  # of the Hub's header X-Error-Message
 
 
@@ -258,6 +259,9 @@ def upload_error(
         return HubError(refusal(repo, error, revision))
     if isinstance(error, errors.OfflineModeIsEnabled):
         return HubError(f"Hub id {repo!r}: HF_HUB_OFFLINE is set, so nothing is uploaded: unset it")
+    if isinstance(error, ValueError) and _BAD_CARD in str(error):
+        found = "; ".join(line.strip("- ") for line in str(error).splitlines()[1:])
+        return HubError(f"Hub id {repo!r}: the Hub refuses the card: {found}")
     return HubError(
         f"Hub id {repo!r}: the upload to {constants.ENDPOINT} broke off "
         f"({described(error, token)}); nothing was committed: run the same again"

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 import yaml
 
 LFS = (".safetensors", ".bin", ".msgpack", ".onnx")
+LICENSES = ("apache-2.0", "mit", "cc-by-4.0", "other")
 Files = dict[str, bytes]
 
 
@@ -360,8 +361,8 @@ def _yaml_errors(data: object) -> list[str]:
     if not isinstance(data, dict):
         return ["the metadata must be an object"]
     found = []
-    if not isinstance(data.get("license", "mit"), str):
-        found.append('"license" must be a string')
+    if data.get("license", "mit") not in LICENSES:
+        found.append(f'"license" must be one of {", ".join(LICENSES)}')
     tags = data.get("tags", [])
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         found.append('"tags" must be an array of strings')
