@@ -19,6 +19,7 @@ from collections.abc import Mapping
 
 import yaml
 
+TOKEN = "hf_mine"  # of the user `org`
 LFS = (".safetensors", ".bin", ".msgpack", ".onnx")
 LICENSES = ("apache-2.0", "mit", "cc-by-4.0", "other")
 Files = dict[str, bytes]
@@ -54,7 +55,9 @@ class FakeHub:
       breaks: so many answers with a file's content end half way.
     """
 
-    tokens: dict[str, str] = dataclasses.field(default_factory=lambda: {"hf_mine": "org"})
+    tokens: dict[str, str] = dataclasses.field(
+        default_factory=lambda: {TOKEN: "org", "hf_other": "other"}
+    )
     readers: set[str] = dataclasses.field(default_factory=set)
     repos: dict[str, Repo] = dataclasses.field(default_factory=dict)
     objects: dict[str, bytes] = dataclasses.field(default_factory=dict)

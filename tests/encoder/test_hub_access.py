@@ -7,13 +7,13 @@ import subprocess
 import sys
 
 import pytest
+from fake_hub import TOKEN as SECRET
 from fake_hub import FakeHub, address
 
 from bertflow_jax.encoder import resolve_folder
 from bertflow_jax.errors import BertFlowError, InputError
 from bertflow_jax.hub_access import HubAccess
 
-SECRET = "hf_mine"  # of the fake Hub's user `org`
 SCRIPT = """
 import hashlib, json, sys, time
 from huggingface_hub import constants
@@ -34,7 +34,7 @@ for call in json.loads(sys.argv[1]):
 
 
 @pytest.fixture
-def hub(bert_folder):
+def served(bert_folder):
     """A tiny encoder as org/good, org/private, org/gated, with files that are not needed."""
     files = {path.name: path.read_bytes() for path in bert_folder().iterdir()}
     more = {
@@ -46,7 +46,7 @@ def hub(bert_folder):
         "README.md": b"text",
         "bertflow_modules.py": b"raise SystemExit",
     }
-    hub = FakeHub(tokens={SECRET: "org", "hf_other": "other"})
+    hub = FakeHub()
     hub.add("org/good", {**files, **more})
     hub.add("org/private", files, private=True)
     hub.add("org/gated", files, gated=True)
@@ -76,17 +76,17 @@ def call(name, **arguments):
     return {"path_or_hub_id": name, **arguments}
 
 
-def test_only_what_is_needed_and_byte_for_byte(hub, tmp_path):
+def test_only_what_is_needed_and_byte_for_byte(served, tmp_path):
     """Catches gigabytes of ONNX and PyTorch beside the weights, and code of a stranger."""
-    ((_, digests),) = resolve(hub, tmp_path, call("org/good"))
-    expected = {n: hashlib.sha256(b).hexdigest() for n, b in hub.needed.items()}
+    ((_, digests),) = resolve(served, tmp_path, call("org/good"))
+    expected = {n: hashlib.sha256(b).hexdigest() for n, b in served.needed.items()}
     assert digests == expected
 
 
-def test_where_a_token_comes_from(hub, tmp_path):
+def test_where_a_token_comes_from(served, tmp_path):
     """Catches an argument that is dropped on the way, and a token sent although none is wanted."""
     found = resolve(
-        hub,
+        served,
         tmp_path / "a",
         call("org/private"),
         call("org/private", token=False),
@@ -103,23 +103,23 @@ def test_where_a_token_comes_from(hub, tmp_path):
     assert "'org/private'" in found[0][1]
     assert "private or is gated" in found[0][1]
     assert "token=True, and no token is stored" in found[2][1]
-    assert set(found[4][1]) == set(hub.needed)
+    assert set(found[4][1]) == set(served.needed)
     (home := tmp_path / "b").mkdir()
     (home / "token").write_text(SECRET)
-    stored = resolve(hub, home, call("org/private", token=True))
-    assert set(stored[0][1]) == set(hub.needed)
-    hub.requests.clear()
-    by_variable = resolve(hub, tmp_path / "c", call("org/private"), HF_TOKEN=SECRET)
-    assert set(by_variable[0][1]) == set(hub.needed)
-    hub.requests.clear()
-    resolve(hub, tmp_path / "d", call("org/good", token=False), HF_TOKEN=SECRET)
-    assert {sent for _, _, sent in hub.requests} == {None}
+    stored = resolve(served, home, call("org/private", token=True))
+    assert set(stored[0][1]) == set(served.needed)
+    served.requests.clear()
+    by_variable = resolve(served, tmp_path / "c", call("org/private"), HF_TOKEN=SECRET)
+    assert set(by_variable[0][1]) == set(served.needed)
+    served.requests.clear()
+    resolve(served, tmp_path / "d", call("org/good", token=False), HF_TOKEN=SECRET)
+    assert {sent for _, _, sent in served.requests} == {None}
 
 
-def test_refusals_say_what_to_do(hub, tmp_path):
+def test_refusals_say_what_to_do(served, tmp_path):
     """Catches one text for everything: terms to accept, a wrong token, a wrong name."""
     found = resolve(
-        hub,
+        served,
         tmp_path,
         call("org/gated"),
         call("org/gated", token="hf_other"),
@@ -131,65 +131,67 @@ def test_refusals_say_what_to_do(hub, tmp_path):
     assert {answer[0] for answer in found} == {"DataNotFoundError"}
     texts = [answer[1] for answer in found]
     for text, status in zip(texts[:2], ("401", "403"), strict=True):
-        assert f"'org/gated' is gated ({hub.address} answered {status})" in text
-        assert f"accept its terms on {hub.address}/org/gated" in text
+        assert f"'org/gated' is gated ({served.address} answered {status})" in text
+        assert f"accept its terms on {served.address}/org/gated" in text
     assert "answered 401: the token is wrong or has expired" in texts[2]
     assert "answered 404: it does not exist" in texts[3]
     assert texts[4] == texts[5]
     assert "'org/good' has no revision 'v9'" in texts[4]
     assert not any("\n" in text for text in texts)
-    hub.readers.add("other")
-    assert set(resolve(hub, tmp_path, call("org/gated", token="hf_other"))[0][1]) == set(hub.needed)
+    served.readers.add("other")
+    assert set(resolve(served, tmp_path, call("org/gated", token="hf_other"))[0][1]) == set(
+        served.needed
+    )
 
 
-def test_caches_and_no_network(hub, tmp_path):
+def test_caches_and_no_network(served, tmp_path):
     """Catches a cache_dir that is not heeded, and a call to the Hub where none is allowed."""
     mine, home = str(tmp_path / "mine"), tmp_path / "home"
-    first = resolve(hub, home, call("org/good", cache_dir=mine), call("org/good"))
+    first = resolve(served, home, call("org/good", cache_dir=mine), call("org/good"))
     assert first[0][0].startswith(mine)
     assert first[1][0].startswith(str(home / "hub"))
-    v2 = hub.repos["org/good"].commit({**hub.needed, "vocab.txt": b"[PAD]"})
-    hub.requests.clear()
+    v2 = served.repos["org/good"].commit({**served.needed, "vocab.txt": b"[PAD]"})
+    served.requests.clear()
     found = resolve(
-        hub,
+        served,
         home,
         call("org/good", cache_dir=mine, local_files_only=True),
         call("org/private", local_files_only=True),
         call("org/good", revision=v2, local_files_only=True),
     )
-    assert hub.requests == []
+    assert served.requests == []
     assert found[0] == first[0]
     assert "'org/private': local_files_only is set, and it is not complete in" in found[1][1]
     assert f"its revision '{v2}' is not complete in the cache {home / 'hub'}" in found[2][1]
     offline = resolve(
-        hub, home, call("org/good"), call("org/private", cache_dir=mine), HF_HUB_OFFLINE="1"
+        served, home, call("org/good"), call("org/private", cache_dir=mine), HF_HUB_OFFLINE="1"
     )
-    assert hub.requests == []
+    assert served.requests == []
     assert offline[0] == first[1]
     assert "'org/private': HF_HUB_OFFLINE is set" in offline[1][1]
     assert mine in offline[1][1]
-    moved = resolve(hub, home, call("org/good"))
+    moved = resolve(served, home, call("org/good"))
     assert moved[0][1]["vocab.txt"] == hashlib.sha256(b"[PAD]").hexdigest()
     file = tmp_path / "file"
     file.write_text("")
-    refused = resolve(hub, home, call("org/good", cache_dir=str(file)))
+    refused = resolve(served, home, call("org/good", cache_dir=str(file)))
     assert f"cache_dir={file} is a file" in refused[0][1]
 
 
-def test_a_download_that_breaks_off(hub, tmp_path):
+def test_a_download_that_breaks_off(served, tmp_path):
     """Catches half a weight file in the cache: it is gone on with, or refused by a clear text."""
-    hub.breaks = 1
-    ((_, digests),) = resolve(hub, tmp_path / "a", call("org/good"), piece=[1000])
-    assert digests == {n: hashlib.sha256(b).hexdigest() for n, b in hub.needed.items()}
-    assert hub.ranges != []
-    hub.breaks = 1000
-    ((kind, text, _),) = resolve(hub, tmp_path / "b", call("org/good"))
+    served.breaks = 1
+    ((_, digests),) = resolve(served, tmp_path / "a", call("org/good"), piece=[1000])
+    assert digests == {n: hashlib.sha256(b).hexdigest() for n, b in served.needed.items()}
+    assert served.ranges != []
+    served.breaks = 1000
+    ((kind, text, _),) = resolve(served, tmp_path / "b", call("org/good"))
     assert kind == "DataNotFoundError"
-    assert f"'org/good': the download from {hub.address} broke off" in text
+    assert f"'org/good': the download from {served.address} broke off" in text
     assert "run the same again" in text
-    hub.breaks = 0
-    ((_, digests),) = resolve(hub, tmp_path / "b", call("org/good"))
-    assert digests == {n: hashlib.sha256(b).hexdigest() for n, b in hub.needed.items()}
+    served.breaks = 0
+    ((_, digests),) = resolve(served, tmp_path / "b", call("org/good"))
+    assert digests == {n: hashlib.sha256(b).hexdigest() for n, b in served.needed.items()}
 
 
 @pytest.mark.parametrize("token", ["", " ", "hf_a\n", "hf a", "hf_ä", 5, b"hf_a"])

@@ -10,7 +10,7 @@ import sys
 import jax
 import numpy as np
 import pytest
-from fake_hub import FakeHub, address
+from fake_hub import TOKEN
 from huggingface_hub import ModelCard, constants
 
 from bertflow_jax import Compose, Flow, FlowConfig, SentenceEncoder, Standardize, Whitening
@@ -18,7 +18,6 @@ from bertflow_jax.errors import CheckpointError, DataNotFoundError, HubError, In
 from bertflow_jax.flow.glow import init_variables
 from bertflow_jax.postprocess.sklearn_api import NotFittedError
 
-TOKEN = "hf_mine"  # of the fake Hub's user `org`
 TEXTS = ["the dog", "a b c d e f g h", "dogs.", "", "k l m n o p a " * 9]
 CODE = "bertflow_modules.py"
 SCRIPT = """
@@ -33,27 +32,6 @@ else:
     encoder = SentenceEncoder.from_pretrained(name)
 np.save(out, encoder.encode(texts))
 """
-
-
-@pytest.fixture
-def hub(tmp_path, monkeypatch):
-    """A Hub, and a process that has its address and the token of `org`."""
-    hub = FakeHub(tokens={TOKEN: "org", "hf_other": "other"})
-    server = hub.serve()
-    hub.address, hub.server = address(server), server
-    monkeypatch.setattr(constants, "ENDPOINT", hub.address)
-    monkeypatch.setattr(
-        constants,
-        "HUGGINGFACE_CO_URL_TEMPLATE",
-        hub.address + "/{repo_id}/resolve/{revision}/{filename}",
-    )
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    yield hub
-    server.shutdown()
 
 
 @pytest.fixture
