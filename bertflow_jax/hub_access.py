@@ -1,4 +1,4 @@
-"""The Hugging Face Hub: how it is reached, what is fetched, and its errors in sentences of ours.
+"""The Hugging Face Hub: how it is reached and what is fetched; `hub_errors` explains its errors.
 
 A token is handed to huggingface_hub and to nothing else: no repr, error text or log holds one.
 huggingface_hub is imported inside the functions: it takes as long to load as an encoder's modules.
@@ -10,12 +10,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertflow_jax.errors import BertFlowError, DataNotFoundError, HubError, InputError
+from bertflow_jax.errors import DataNotFoundError, InputError
+from bertflow_jax.hub_errors import LOG_IN, broken_download, first_line, not_cached, refusal
 from bertflow_jax.paths import user_path
-
-LOG_IN = "log in with `hf auth login` or set HF_TOKEN"
-_BAD_CARD = "Invalid metadata in README.md"  # of huggingface_hub's ValueError
-_BAD_TOKEN = "Invalid credentials"  # of the Hub's header X-Error-Message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +95,7 @@ def check_repo_id(repo_id: object, name: str) -> None:
     try:
         utils.validate_repo_id(repo_id)
     except errors.HFValidationError as error:
-        raise InputError(f"{name}={repo_id!r} is no Hub id: {_first_line(error)}") from None
+        raise InputError(f"{name}={repo_id!r} is no Hub id: {first_line(error)}") from None
 
 
 def check_card_fields(
@@ -153,120 +150,18 @@ def fetch(
         )
     except errors.HFValidationError as error:
         raise DataNotFoundError(
-            f"folder not found, and not a Hub id: {repo!r} ({_first_line(error)})"
+            f"folder not found, and not a Hub id: {repo!r} ({first_line(error)})"
         ) from None
     except errors.LocalEntryNotFoundError as error:
         # Raised too when the Hub answered with an error and the cache has nothing.
         cause = error.__cause__
         if isinstance(cause, errors.HfHubHTTPError):
             raise DataNotFoundError(refusal(repo, cause, revision)) from None
-        raise DataNotFoundError(_not_cached(repo, revision, access)) from None
+        raise DataNotFoundError(
+            not_cached(repo, revision, access.cache, access.local_files_only)
+        ) from None
     except errors.HfHubHTTPError as error:
         raise DataNotFoundError(refusal(repo, error, revision)) from None
     except (errors.HTTPError, OSError) as error:
-        raise DataNotFoundError(_broken(repo, error, access, token)) from None
+        raise DataNotFoundError(broken_download(repo, error, access.cache, token)) from None
     return Path(folder)
-
-
-def _not_cached(repo: str, revision: str | None, access: HubAccess) -> str:
-    from huggingface_hub import constants
-
-    if access.local_files_only:
-        why = "local_files_only is set"
-    elif constants.HF_HUB_OFFLINE:
-        why = "HF_HUB_OFFLINE is set"
-    else:
-        why = f"{constants.ENDPOINT} cannot be reached"
-    what = "it" if revision is None else f"its revision {revision!r}"
-    return (
-        f"Hub id {repo!r}: {why}, and {what} is not complete in the cache {access.cache}; "
-        "go online once, or give a local folder"
-    )
-
-
-def refusal(repo: str, error: Exception, revision: str | None = None) -> str:
-    """Explain an HfHubHTTPError in one sentence that names the repository and what to do.
-
-    The Hub answers 401 for private and absent repositories alike.
-    """
-    from huggingface_hub import constants, errors
-
-    assert isinstance(error, errors.HfHubHTTPError)
-    status = error.response.status_code
-    place = f"Hub id {repo!r}"
-    if isinstance(error, errors.RevisionNotFoundError):
-        return f"{place} has no revision {revision!r}; name one of its branches, tags or commits"
-    if isinstance(error, errors.GatedRepoError):
-        return (
-            f"{place} is gated ({constants.ENDPOINT} answered {status}): accept its terms on "
-            f"{constants.ENDPOINT}/{repo} and {LOG_IN}, with a token of that account"
-        )
-    if _BAD_TOKEN in str(error.response.headers.get("X-Error-Message")):
-        return (
-            f"{place}: {constants.ENDPOINT} answered {status}: the token is wrong or has expired; "
-            f"{LOG_IN} again, or send none (token=False) for what is public"
-        )
-    if status in (401, 403, 404):
-        why = (
-            "it does not exist, is private or is gated; check the spelling, and if you have "
-            f"access, {LOG_IN}"
-        )
-    else:
-        why = "try again later"
-    return f"{place}: {constants.ENDPOINT} answered {status}: {why}"
-
-
-def _broken(repo: str, error: Exception, access: HubAccess, token: str | bool) -> str:
-    from huggingface_hub import constants
-
-    if isinstance(error, OSError) and error.errno is not None and error.strerror:
-        place = error.filename or access.cache
-        return (
-            f"Hub id {repo!r}: {place} cannot be written ({error.strerror}); make room, or name "
-            "another cache folder (HF_HUB_CACHE or cache_dir)"
-        )
-    return (
-        f"Hub id {repo!r}: the download from {constants.ENDPOINT} broke off "
-        f"({described(error, token)}); run the same again: what is complete in {access.cache} is "
-        "not fetched twice"
-    )
-
-
-def described(error: Exception, token: str | bool) -> str:
-    """Return an error's kind and first line, without the token."""
-    text = f"{type(error).__name__}: {_first_line(error)}"
-    return text.replace(token, "***") if isinstance(token, str) else text
-
-
-def upload_error(
-    repo: str, error: Exception, token: str | bool, revision: str | None = None
-) -> BertFlowError:
-    """Return what is to be raised for an error of huggingface_hub while a folder is uploaded."""
-    from huggingface_hub import constants, errors
-
-    if isinstance(error, errors.HfHubHTTPError):
-        status = error.response.status_code
-        if status == 409:
-            return HubError(
-                f"Hub id {repo!r} exists already: leave exist_ok as it is to add a commit to it, "
-                "or take another name"
-            )
-        if status == 403:
-            return HubError(
-                f"Hub id {repo!r}: {constants.ENDPOINT} answered 403: the token may not write "
-                "there; take one with write access to it"
-            )
-        return HubError(refusal(repo, error, revision))
-    if isinstance(error, errors.OfflineModeIsEnabled):
-        return HubError(f"Hub id {repo!r}: HF_HUB_OFFLINE is set, so nothing is uploaded: unset it")
-    if isinstance(error, ValueError) and _BAD_CARD in str(error):
-        found = "; ".join(line.strip("- ") for line in str(error).splitlines()[1:])
-        return HubError(f"Hub id {repo!r}: the Hub refuses the card: {found}")
-    return HubError(
-        f"Hub id {repo!r}: the upload to {constants.ENDPOINT} broke off "
-        f"({described(error, token)}); nothing was committed: run the same again"
-    )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [""])[0].rstrip(". ")

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertflow_jax.errors import HubError, InputError
-from bertflow_jax.hub_access import LOG_IN, HubAccess, check_repo_id, upload_error
+from bertflow_jax.hub_access import HubAccess, check_repo_id
+from bertflow_jax.hub_errors import LOG_IN, upload_error
 from bertflow_jax.integrations.folder_names import CARD, CODE, is_ours
 from bertflow_jax.paths import user_path
 from bertflow_jax.version import __version__
