@@ -1,4 +1,4 @@
-"""What huggingface_hub's errors mean, each in one sentence that names the repository and what to do.
+"""What huggingface_hub's errors mean: a sentence that names the repository and what to do.
 
 No text of these holds a token.
 """
