@@ -37,6 +37,9 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string("encoder", None, "Folder, Hub id or mini_bert: scores it without a flow.")
 flags.DEFINE_string(
+    "revision", None, "With --encoder: branch, tag or commit of a Hub id; default: its main branch."
+)
+flags.DEFINE_string(
     "flow", None, "With --encoder: folder of a saved or imported flow, or of a saved Whitening, ..."
 )
 flags.DEFINE_string(

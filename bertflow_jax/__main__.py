@@ -17,6 +17,7 @@ COMMANDS = {
     "-m bertflow_jax.postprocess": "fit and apply a flow, whitening, ... to files of vectors",
     "-m bertflow_jax.integrations.ray_data": "embed a corpus on many machines with Ray Data",
     "-m bertflow_jax.export": "write an encoder as a function that runs without this package",
+    "-m bertflow_jax.push": "upload a fitted model to the Hugging Face Hub, with a model card",
     "-m bertflow_jax.convert": "import a flow or encoder of PyTorch or TensorFlow 1",
     "-m bertflow_jax.reproduce": "reproduce a table of the paper, ours beside the published",
     "-m bertflow_jax.data.tfds_builders": "prepare STS data sets for TFDS, without TensorFlow",

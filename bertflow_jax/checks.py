@@ -12,7 +12,8 @@ _MAX_INT = 2**31 - 1  # counters on the device are int32
 _MAX_SEED = 2**63 - 1
 _MAX_FLOAT = 3e38  # numbers on the device are float32
 _MOST_PROFILED = 1000  # steps: a trace takes some MB a step; TensorBoard cannot show more
-ENCODER_SETTINGS = ("pooling", "max_length", "dtype", "flow")  # flags that a fitted run has settled
+# Flags that a fitted run has settled.
+ENCODER_SETTINGS = ("revision", "pooling", "max_length", "dtype", "flow")
 
 
 def check_count(value: Any, name: str, least: int) -> int:

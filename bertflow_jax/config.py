@@ -29,6 +29,8 @@ class EncoderConfig:
       batch_size: sentences of 16 tokens in one device call; 0 takes what suits the device.
       remat: in training, compute every layer's inside again in the backward pass instead of
         keeping it: less memory, about a third more work, the same numbers.
+      revision: branch, tag or commit of a Hub id; "" takes its main branch. A commit keeps a run's
+        encoder the same when the repository changes.
     """
 
     path: str = "mini_bert"
@@ -37,6 +39,7 @@ class EncoderConfig:
     dtype: str = "float32"
     batch_size: int = 0
     remat: bool = False
+    revision: str = ""
 
     def validate(self, prefix: str = "encoder.") -> None:
         """Raise ConfigError for an impossible value."""

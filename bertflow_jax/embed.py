@@ -32,6 +32,7 @@ from bertflow_jax.encoder.hub import resolve_folder
 from bertflow_jax.encoder.pretrained import Encoder, check_settings, load_encoder
 from bertflow_jax.encoder.usage import with_prompt
 from bertflow_jax.errors import InputError
+from bertflow_jax.hub_interface import HubInterface
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.progress import text_progress_bar
 from bertflow_jax.st_arguments import ResultForm, sentence_transformers_names
@@ -39,8 +40,9 @@ from bertflow_jax.st_interface import SentenceTransformersInterface
 from bertflow_jax.workdir import prepare_output
 
 
-class SentenceEncoder(SentenceTransformersInterface):
-    """Texts to vectors; the methods of sentence-transformers are in `st_interface`.
+class SentenceEncoder(SentenceTransformersInterface, HubInterface):
+    """Texts to vectors; the methods of sentence-transformers are in `st_interface`,
+    `push_to_hub` is in `hub_interface`.
 
     Attributes:
       encoder: the encoder with its tokenizer and pooling.
@@ -82,6 +84,9 @@ class SentenceEncoder(SentenceTransformersInterface):
         *,
         do_lower_case: bool | None = None,
         revision: str | None = None,
+        token: str | bool | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        local_files_only: bool = False,
     ) -> "SentenceEncoder":
         """Load a BERT-family encoder, with the post-processor that was saved with it, if any.
 
@@ -96,12 +101,21 @@ class SentenceEncoder(SentenceTransformersInterface):
           dtype: compute type, `float32` or `bfloat16`; parameters stay float32.
           do_lower_case: for a folder with a vocab.txt and no word on lower-casing.
           revision: branch, tag or commit of a Hub id.
+          token: for a private or gated Hub id; None takes HF_TOKEN or the stored one, False none.
+          cache_dir: folder of downloads; None takes the Hub's own (HF_HUB_CACHE, HF_HOME).
+          local_files_only: take what was downloaded before and ask nobody, as HF_HUB_OFFLINE=1.
 
         Raises a `BertFlowError`: DataNotFoundError, ConfigError, UnsupportedModelError or
         WeightsError.
         """
         check_settings(pooling, max_length, dtype)
-        folder = resolve_folder(path_or_hub_id, revision)
+        folder = resolve_folder(
+            path_or_hub_id,
+            revision,
+            token=token,
+            cache_dir=cache_dir,
+            local_files_only=local_files_only,
+        )
         encoder = cls(load_encoder(folder, pooling, max_length, dtype, do_lower_case=do_lower_case))
         if pooling or not has_postprocess(folder):
             return encoder

@@ -63,6 +63,10 @@ class TrainingError(BertFlowError, ValueError):
     """Training cannot start or had to stop (a non-finite loss, too few rows)."""
 
 
+class HubError(BertFlowError, OSError):
+    """The Hugging Face Hub refused an upload, or could not be reached for one."""
+
+
 class ProcessLostError(BertFlowError):
     """Another process of the run has ended, or cannot be reached any more."""
 

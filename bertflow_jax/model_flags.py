@@ -21,6 +21,9 @@ flags.DEFINE_string(
 )
 flags.DEFINE_string("encoder", None, "Folder, Hub id or mini_bert: an encoder without a flow.")
 flags.DEFINE_string(
+    "revision", None, "With --encoder: branch, tag or commit of a Hub id; default: its main branch."
+)
+flags.DEFINE_string(
     "flow", None, "With --encoder: folder of a saved or imported flow, or of a saved Whitening, ..."
 )
 flags.DEFINE_string(
@@ -47,7 +50,7 @@ def check() -> None:
         check_encoder_settings({name: FLAGS[name].value for name in ENCODER_SETTINGS})
     elif FLAGS.step is not None:
         raise ConfigError("--step goes with --workdir; an encoder has no checkpoints")
-    for name in ("workdir", "encoder", "flow", "pooling"):
+    for name in ("workdir", "encoder", "revision", "flow", "pooling"):
         value = FLAGS[name].value
         if value is not None and not value.strip():
             raise ConfigError(f"--{name} is blank; give it a value, or leave it out")
@@ -63,7 +66,11 @@ def load_encoder() -> "SentenceEncoder":
         # First, so that a wrong path is told before the seconds that loading an encoder takes.
         processor = None if FLAGS.flow is None else load(FLAGS.flow)
         encoder = SentenceEncoder.from_pretrained(
-            FLAGS.encoder, FLAGS.pooling, FLAGS.max_length, FLAGS.dtype or "float32"
+            FLAGS.encoder,
+            FLAGS.pooling,
+            FLAGS.max_length,
+            FLAGS.dtype or "float32",
+            revision=FLAGS.revision,
         )
         return encoder if processor is None else encoder.with_postprocess(processor)
     return SentenceEncoder.from_checkpoint(FLAGS.workdir, parse_step(FLAGS.step))

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from bertflow_jax.errors import DataNotFoundError, InputError
+from bertflow_jax.hub_access import HubAccess, fetch
 from bertflow_jax.paths import user_path
 
 MINI_BERT = "mini_bert"
@@ -38,16 +39,29 @@ _WEIGHTS = (
 )
 
 
-def resolve_folder(path_or_hub_id: str | os.PathLike[str], revision: str | None = None) -> Path:
+def resolve_folder(
+    path_or_hub_id: str | os.PathLike[str],
+    revision: str | None = None,
+    *,
+    token: str | bool | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    local_files_only: bool = False,
+) -> Path:
     """Return the local folder of an encoder.
 
     Args:
       path_or_hub_id: `mini_bert` (the encoder that comes with the package), a folder, or a Hub id
         such as `google-bert/bert-base-uncased`, which is downloaded into the Hub's own cache.
       revision: branch, tag or commit of a Hub id.
+      token: for the Hub, with cache_dir and local_files_only, see `HubAccess`; without effect for
+        a folder.
+      cache_dir: see token.
+      local_files_only: see token.
 
-    Raises DataNotFoundError for a missing folder or a Hub id that cannot be had, saying why.
+    Raises DataNotFoundError for a missing folder or a Hub id that cannot be had, saying why, and
+    InputError for arguments of the wrong form.
     """
+    access = HubAccess(token, cache_dir, local_files_only)
     folder = user_path(path_or_hub_id, "encoder")
     name = os.fspath(path_or_hub_id)
     if not name.strip():
@@ -59,9 +73,9 @@ def resolve_folder(path_or_hub_id: str | os.PathLike[str], revision: str | None 
         return folder
     if os.path.exists(folder):
         raise DataNotFoundError(f"{name} is a file; give the folder of the encoder")
-    if not isinstance(path_or_hub_id, str) or _looks_local(name):
+    if not isinstance(path_or_hub_id, str) or looks_local(name):
         raise DataNotFoundError(f"folder not found: {name}")
-    return _download(name, revision)
+    return _download(name, revision, access)
 
 
 def check_encoder_name(name: str) -> None:
@@ -71,7 +85,7 @@ def check_encoder_name(name: str) -> None:
       InputError, DataNotFoundError: as `resolve_folder`.
     """
     folder = user_path(name, "encoder")
-    if not name.strip() or name == MINI_BERT or os.path.exists(folder) or _looks_local(name):
+    if not name.strip() or name == MINI_BERT or os.path.exists(folder) or looks_local(name):
         resolve_folder(name)
         return
     from huggingface_hub import errors, utils
@@ -82,65 +96,20 @@ def check_encoder_name(name: str) -> None:
         raise DataNotFoundError(f"folder not found, and not a Hub id: {name!r} ({error})") from None
 
 
-def _looks_local(name: str) -> bool:
+def looks_local(name: str) -> bool:
+    """Return whether a name cannot be a Hub id, whether or not such a folder is there."""
     return name.startswith((".", "~")) or os.path.isabs(name) or name.count("/") > 1 or "\\" in name
 
 
-def _download(repo: str, revision: str | None) -> Path:
+def _download(repo: str, revision: str | None, access: HubAccess) -> Path:
     """Fetch the small files and one format of weights, the first of `_WEIGHTS` there is.
 
-    snapshot_download asks the Hub what is new, and takes the cache where the Hub is out of reach.
+    `fetch` asks the Hub what is new, and takes the cache where the Hub is out of reach.
     """
-    from huggingface_hub import constants, errors, snapshot_download
-
-    try:
-        for whole, shards in _WEIGHTS:
-            weights = [whole, f"{whole}.index.json", shards]
-            patterns = [*_SMALL_FILES, *weights, *(f"[0-9]_*/{name}" for name in weights)]
-            folder = Path(snapshot_download(repo, revision=revision, allow_patterns=patterns))
-            if any(folder.rglob(f"{whole}*")):
-                break
-        return folder
-    except errors.HFValidationError as error:
-        raise DataNotFoundError(f"folder not found, and not a Hub id: {repo!r} ({error})") from None
-    except errors.RevisionNotFoundError:
-        raise DataNotFoundError(f"Hub id {repo!r} has no revision {revision!r}") from None
-    except errors.LocalEntryNotFoundError as error:
-        # Raised too when the Hub answered with an error and the cache has nothing.
-        if isinstance(error.__cause__, errors.HfHubHTTPError):
-            raise _refused(repo, error.__cause__.response.status_code) from None
-        raise _not_cached(repo) from None
-    except errors.HfHubHTTPError as error:
-        raise _refused(repo, error.response.status_code) from None
-    except (errors.HTTPError, OSError) as error:
-        raise DataNotFoundError(
-            f"Hub id {repo!r}: {constants.ENDPOINT} failed ({type(error).__name__}: {error})"
-        ) from None
-
-
-def _not_cached(repo: str) -> DataNotFoundError:
-    from huggingface_hub import constants
-
-    why = (
-        "HF_HUB_OFFLINE is set"
-        if constants.HF_HUB_OFFLINE
-        else f"{constants.ENDPOINT} cannot be reached"
-    )
-    return DataNotFoundError(
-        f"Hub id {repo!r}: {why}, and it is not complete in the cache {constants.HF_HUB_CACHE}; "
-        "go online once, or give a local folder"
-    )
-
-
-def _refused(repo: str, status: int) -> DataNotFoundError:
-    """Explain a refusal; the Hub answers 401 for gated, private and absent repositories alike."""
-    from huggingface_hub import constants
-
-    if status in (401, 403, 404):
-        why = (
-            "it does not exist, is private or is gated; check the spelling, and if you have "
-            "access, log in with `hf auth login` or set HF_TOKEN"
-        )
-    else:
-        why = "try again later"
-    return DataNotFoundError(f"Hub id {repo!r}: {constants.ENDPOINT} answered {status}: {why}")
+    for whole, shards in _WEIGHTS:
+        weights = [whole, f"{whole}.index.json", shards]
+        patterns = [*_SMALL_FILES, *weights, *(f"[0-9]_*/{name}" for name in weights)]
+        folder = fetch(repo, patterns, revision, access)
+        if any(folder.rglob(f"{whole}*")):
+            break
+    return folder

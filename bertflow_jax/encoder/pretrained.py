@@ -85,9 +85,18 @@ def load_encoder(
     *,
     do_lower_case: bool | None = None,
     revision: str | None = None,
+    token: str | bool | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+    local_files_only: bool = False,
 ) -> Encoder:
     """Load an encoder; the arguments are those of `SentenceEncoder.from_pretrained`."""
-    place = resolve_folder(path_or_hub_id, revision)
+    place = resolve_folder(
+        path_or_hub_id,
+        revision,
+        token=token,
+        cache_dir=cache_dir,
+        local_files_only=local_files_only,
+    )
     folder, usage = read_folder(place), read_usage(place)
     config = read_config(folder.path)
     spec = parse_pooling(pooling or folder.pooling or "mean", config.num_hidden_layers)

@@ -33,6 +33,7 @@ class EvalOptions:
       step: checkpoint of the workdir; None takes the newest good one.
       encoder: local folder, Hub id or `mini_bert`: row raw, and one of the post-processor saved
         with it, if any.
+      revision: with encoder; branch, tag or commit of a Hub id, None is its main branch.
       flow: with encoder; folder of a saved or imported flow, or of another post-processor, which
         gets a row of its kind's name.
       pooling: with encoder; None takes what its folder says, or `mean`.
@@ -66,6 +67,7 @@ class EvalOptions:
     workdir: str | None = None
     step: int | str | None = None
     encoder: str | None = None
+    revision: str | None = None
     flow: str | None = None
     pooling: str | None = None
     max_length: int | None = None

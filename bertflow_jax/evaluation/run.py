@@ -135,6 +135,7 @@ class _Source:
 
 def _workdir_source(options: EvalOptions, scratch: Path) -> _Source:
     # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
+    from bertflow_jax.digests import tree_digest
     from bertflow_jax.restore import load_run
 
     assert options.workdir is not None
@@ -150,6 +151,8 @@ def _workdir_source(options: EvalOptions, scratch: Path) -> _Source:
             "pooling_name": config.encoder.pooling,
         },
         "flow": run.records.config["flow"],
+        # A run is overwritten: this says which parameters were scored.
+        "postprocess": {"name": run.flow.name, "sha256": tree_digest(run.flow.pure().params)},
         "config": run.records.config,
         "text": run.records.manifest,
     }
@@ -246,6 +249,7 @@ def _load_encoder(options: EvalOptions) -> "SentenceEncoder":
         pooling=options.pooling,
         max_length=options.max_length,
         dtype=options.dtype or "float32",
+        revision=options.revision,
     )
 
 

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from bertflow_jax import postprocess
-from bertflow_jax.data.json_files import read_json_object, write_json
+from bertflow_jax.data.json_files import read_json, read_json_object, write_json
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.encoder.folder import (
     OWN_SETTINGS,
@@ -40,7 +40,8 @@ from bertflow_jax.errors import (
     InputError,
     WorkdirError,
 )
-from bertflow_jax.integrations.model_card import CODE, remove_card, write_card
+from bertflow_jax.integrations.folder_names import CODE
+from bertflow_jax.integrations.model_card import Card, remove_card, write_card
 from bertflow_jax.integrations.st_modules import Module, layer_pooling, processor_modules
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.postprocess.storage import remove_saved
@@ -100,6 +101,13 @@ def load_postprocess(folder: Path) -> PostProcessor:
     return processor
 
 
+def code_of(folder: Path) -> list[str]:
+    """Return the classes of bertflow_modules.py that a folder's modules.json names, each once."""
+    entries = read_json(folder / "modules.json")
+    kinds = [entry["type"] for entry in entries if entry["type"].startswith(Path(CODE).stem)]
+    return list(dict.fromkeys(kind.rpartition(".")[2] for kind in kinds))
+
+
 def check_unchanged(pure: PureTransform, processor: PostProcessor | None) -> None:
     """Raise InputError unless a post-processor still is what the encoder computes."""
     if processor is None:
@@ -147,7 +155,7 @@ def _write(
         processor.save(folder / POSTPROCESS)
         digest = tree_digest(processor.pure().params)
         saved = {"sha256": digest, "modules_sha256": _modules_digest(folder)}
-    write_card(folder, code)
+    write_card(folder, Card(encoder, processor), code)
     write_own_settings(settings, encoder.pooling, saved)
     write_st_modules(settings, [*kinds, *(module.kind for module in modules)])
     if code:

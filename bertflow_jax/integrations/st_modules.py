@@ -16,7 +16,7 @@ from bertflow_jax.encoder.folder import ST_MODULES
 from bertflow_jax.encoder.pretrained import Encoder
 from bertflow_jax.errors import BertFlowError, InputError
 from bertflow_jax.integrations.flow_weights import flow_weights
-from bertflow_jax.integrations.model_card import CODE
+from bertflow_jax.integrations.folder_names import CODE
 from bertflow_jax.postprocess.affine import AffineProcessor
 from bertflow_jax.postprocess.base import PostProcessor
 from bertflow_jax.postprocess.compose import Compose

@@ -15,6 +15,7 @@ from bertflow_jax.embedding_checks import check_embeddings, check_results
 from bertflow_jax.errors import CheckpointError, InputError
 from bertflow_jax.postprocess.base import PureTransform
 from bertflow_jax.postprocess.column_names import check_columns, column_names
+from bertflow_jax.postprocess.hub_folder import HubFolder
 from bertflow_jax.postprocess.moments import Moments
 from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
 from bertflow_jax.postprocess.storage import DAMAGE, Folder
@@ -23,7 +24,7 @@ _ROWS = 8192  # rows of one step: bounds the float64 copies
 _FOLDER = Folder("post-processor")
 
 
-class AffineProcessor(SklearnApi):
+class AffineProcessor(HubFolder, SklearnApi):
     """z = (u - mean) A. A is a matrix [D, K], or the diagonal [D] of one.
 
     Attributes:

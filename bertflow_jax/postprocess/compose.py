@@ -16,6 +16,7 @@ from bertflow_jax.errors import (
 )
 from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
+from bertflow_jax.postprocess.hub_folder import HubFolder
 from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
 from bertflow_jax.postprocess.storage import (
     COMPOSE,
@@ -27,7 +28,7 @@ from bertflow_jax.postprocess.storage import (
 from bertflow_jax.workdir import prepare_output, write_text
 
 
-class Compose(SklearnApi):
+class Compose(HubFolder, SklearnApi):
     """z = f_n(... f_1(u)); each is fitted to what those before it give.
 
     `Compose([Standardize(), NATSV(6)])` is the paper's SN + NATSV.

@@ -16,6 +16,7 @@ from bertflow_jax.embedding_checks import check_embeddings, check_results
 from bertflow_jax.errors import CheckpointError, InputError
 from bertflow_jax.postprocess.base import PureTransform
 from bertflow_jax.postprocess.column_names import check_columns, column_names
+from bertflow_jax.postprocess.hub_folder import HubFolder
 from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
 from bertflow_jax.postprocess.storage import DAMAGE, Folder
 
@@ -23,7 +24,7 @@ _FOLDER = Folder("flow")
 _ROWS = 1024  # rows of one device call; shorter inputs are padded to a power of two
 
 
-class Flow(SklearnApi):
+class Flow(HubFolder, SklearnApi):
     """A normalizing flow that maps embeddings to N(0, I); forward means embedding -> latent.
 
     Attributes:

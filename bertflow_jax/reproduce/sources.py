@@ -20,7 +20,7 @@ from bertflow_jax.training.run import absolute_paths
 # These change no score: where files lie (their digests count), and how often to log and save.
 _NO_MATTER = {
     "": ("cache_dir",),
-    "encoder": ("path",),
+    "encoder": ("path", "revision"),
     "data": ("path",),
     "supervision": ("path", "dev_path"),
     "train": ("log_every", "eval_every", "tensorboard"),

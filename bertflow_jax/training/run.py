@@ -193,6 +193,7 @@ def load_encoder(config: Config) -> SentenceEncoder:
         pooling=config.encoder.pooling or None,
         max_length=config.encoder.max_length or None,
         dtype=config.encoder.dtype,
+        revision=config.encoder.revision or None,
     )
     usage = encoder.encoder.usage
     prompt, encoder = usage.default_prompt_name, encoder.without_postprocess()

@@ -7,6 +7,8 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from fake_hub import TOKEN, FakeHub, address
+from huggingface_hub import constants
 from scipy.special import erf
 
 from bertflow_jax.encoder import BertConfig, init_params, save_params
@@ -130,3 +132,24 @@ def reference_bert():
 @pytest.fixture(scope="session")
 def make_params():
     return random_params
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A Hub, and a process that has its address and the token of `org`."""
+    hub = FakeHub()
+    server = hub.serve()
+    hub.address, hub.server = address(server), server
+    monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+    monkeypatch.setattr(
+        constants,
+        "HUGGINGFACE_CO_URL_TEMPLATE",
+        hub.address + "/{repo_id}/resolve/{revision}/{filename}",
+    )
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    yield hub
+    server.shutdown()
