@@ -67,7 +67,7 @@ def main() -> None:
     for name in ("input", "output"):
         if not (FLAGS[name].value or "").strip():
             raise ConfigError(f"--{name} is missing")
-    model_flags.check()
+    spec = model_flags.encoder_spec()
     rows = open_rows(
         user_path(FLAGS.input, "--input"),
         FLAGS.format,
@@ -87,7 +87,7 @@ def main() -> None:
         processes=processes,
     )
     job.check()
-    count = run_job(model_flags.load_encoder(), job, progress=True)
+    count = run_job(spec.load(), job, progress=True)
     print(f"{count} rows: {Path(FLAGS.output)}")
 
 

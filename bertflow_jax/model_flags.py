@@ -1,14 +1,10 @@
 """The flags that say which encoder a command uses, with or without a post-processor."""
 
-from typing import TYPE_CHECKING
+import dataclasses
 
 from absl import flags
 
-from bertflow_jax.checks import ENCODER_SETTINGS, check_encoder_settings, parse_step
-from bertflow_jax.errors import ConfigError
-
-if TYPE_CHECKING:
-    from bertflow_jax.embed import SentenceEncoder
+from bertflow_jax.encoder_spec import EncoderSpec
 
 FLAGS = flags.FLAGS
 
@@ -38,39 +34,13 @@ flags.DEFINE_integer(
 flags.DEFINE_enum("dtype", None, ["float32", "bfloat16"], "With --encoder: compute type.")
 
 
-def check() -> None:
-    """Refuse flags that contradict each other or have no effect.
+def encoder_spec() -> EncoderSpec:
+    """Return what the flags name.
 
     Raises:
-      ConfigError: naming them.
+      ConfigError: they contradict each other or have no effect.
     """
-    if (FLAGS.workdir is None) == (FLAGS.encoder is None):
-        raise ConfigError("give either --workdir=DIR (a run of train.py) or --encoder=PATH")
-    if FLAGS.workdir is not None:
-        check_encoder_settings({name: FLAGS[name].value for name in ENCODER_SETTINGS})
-    elif FLAGS.step is not None:
-        raise ConfigError("--step goes with --workdir; an encoder has no checkpoints")
-    for name in ("workdir", "encoder", "revision", "flow", "pooling"):
-        value = FLAGS[name].value
-        if value is not None and not value.strip():
-            raise ConfigError(f"--{name} is blank; give it a value, or leave it out")
-
-
-def load_encoder() -> "SentenceEncoder":
-    """Load what the flags name; raises a BertFlowError where that cannot be had."""
-    # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
-    from bertflow_jax.embed import SentenceEncoder
-    from bertflow_jax.postprocess import load
-
-    if FLAGS.workdir is None:
-        # First, so that a wrong path is told before the seconds that loading an encoder takes.
-        processor = None if FLAGS.flow is None else load(FLAGS.flow)
-        encoder = SentenceEncoder.from_pretrained(
-            FLAGS.encoder,
-            FLAGS.pooling,
-            FLAGS.max_length,
-            FLAGS.dtype or "float32",
-            revision=FLAGS.revision,
-        )
-        return encoder if processor is None else encoder.with_postprocess(processor)
-    return SentenceEncoder.from_checkpoint(FLAGS.workdir, parse_step(FLAGS.step))
+    fields = dataclasses.fields(EncoderSpec)
+    spec = EncoderSpec(**{field.name: FLAGS[field.name].value for field in fields})
+    spec.check()
+    return spec

@@ -90,7 +90,7 @@ def _checked() -> "tuple[Target | None, Path]":
         raise ConfigError("--repo_id=OWNER/NAME is missing: where to upload to")
     if _DRY_RUN.value != (_OUTPUT.value is not None):
         raise ConfigError("--dry_run and --output=FOLDER go together: give both, or neither")
-    model_flags.check()
+    model_flags.encoder_spec()
     if _METRICS.value is not None:
         read_json_object(user_path(_METRICS.value, "--metrics"))
     from bertflow_jax.hub_access import check_card_fields, check_repo_id
@@ -121,7 +121,7 @@ _Loaded = tuple[
 def _load() -> _Loaded:
     """Return the encoder with its post-processor, the run's config and text, and its scores."""
     if FLAGS.workdir is None:
-        return model_flags.load_encoder(), None, None, _METRICS.value
+        return model_flags.encoder_spec().load(), None, None, _METRICS.value
     from bertflow_jax.restore import load_run
 
     run = load_run(FLAGS.workdir, parse_step(FLAGS.step))

@@ -31,10 +31,10 @@ def main() -> None:
     output = _OUTPUT.value or ""
     if not output.strip():
         raise ConfigError("--output=FOLDER is missing: the folder to write")
-    model_flags.check()
+    spec = model_flags.encoder_spec()
     check_platforms(_PLATFORMS.value, "--platforms")
     folder = place_of(output)
-    encoder = model_flags.load_encoder()
+    encoder = spec.load()
     # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
     from bertflow_jax.export.artifact import export_encoder
 

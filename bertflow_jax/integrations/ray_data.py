@@ -33,11 +33,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertflow_jax.checks import check_choice, check_count, check_switch
+from bertflow_jax.encoder_spec import EncoderSpec
 from bertflow_jax.errors import ConfigError, MissingPackageError
 from bertflow_jax.integrations.ray_worker import (
     EmbedSettings,
     EmbedTable,
-    EncoderSpec,
     worker_environment,
 )
 

@@ -15,23 +15,14 @@ import re
 
 from absl import flags
 
+from bertflow_jax import model_flags
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.integrations.ray_data import OVERFLOW, ROWS, Workers
-from bertflow_jax.integrations.ray_worker import EncoderSpec
 
 FLAGS = flags.FLAGS
 
 flags.DEFINE_string("input", None, "Parquet files: a folder, a glob or a file; also gs://, s3://.")
 flags.DEFINE_string("output", None, "Folder, likewise: new, or of the job that is to go on.")
-flags.DEFINE_string("workdir", None, "Folder (or gs://) of a train.py run: encoder and flow.")
-flags.DEFINE_string(
-    "step", None, "Checkpoint of the workdir: a step, or best; default: the newest good one."
-)
-flags.DEFINE_string("encoder", None, "Folder, Hub id or mini_bert: an encoder without a flow.")
-flags.DEFINE_string("flow", None, "With --encoder: folder of a saved flow, Whitening, ...")
-flags.DEFINE_string("pooling", None, "With --encoder; default: as its folder says, or mean.")
-flags.DEFINE_integer("max_length", None, "With --encoder: tokens a text.")
-flags.DEFINE_enum("dtype", None, ["float32", "bfloat16"], "With --encoder: compute type.")
 flags.DEFINE_string("column", "text", "Of the texts.")
 flags.DEFINE_string("id_column", "", "The one column to keep beside the vectors; default: all.")
 flags.DEFINE_string("output_column", "embedding", "Of the vectors.")
@@ -50,6 +41,7 @@ flags.DEFINE_integer("tpus_per_worker", 0, "TPU chips of a worker: those of a ho
 flags.DEFINE_string(
     "address", "", "Of a Ray cluster: auto or HOST:PORT; default: $RAY_ADDRESS, or Ray here."
 )
+flags.adopt_module_key_flags(model_flags)
 
 
 def main() -> None:
@@ -57,18 +49,7 @@ def main() -> None:
     for name in ("input", "output"):
         if not (FLAGS[name].value or "").strip():
             raise ConfigError(f"--{name} is missing")
-    spec = EncoderSpec(
-        encoder=FLAGS.encoder,
-        workdir=FLAGS.workdir,
-        step=FLAGS.step,
-        flow=FLAGS.flow,
-        pooling=FLAGS.pooling,
-        max_length=FLAGS.max_length,
-        dtype=FLAGS.dtype,
-    )
-    if FLAGS.workdir is None and FLAGS.encoder is None:
-        raise ConfigError("give either --workdir=DIR (a run of train.py) or --encoder=PATH")
-    spec.check()
+    spec = model_flags.encoder_spec()
     tpus = {"TPU": float(FLAGS.tpus_per_worker)} if FLAGS.tpus_per_worker else None
     workers = Workers(
         _concurrency(FLAGS.concurrency), FLAGS.cpus_per_worker, FLAGS.gpus_per_worker, tpus

@@ -5,11 +5,11 @@ from typing import Any
 
 from bertflow_jax.checks import check_choice, check_count
 from bertflow_jax.data.columns import shown
+from bertflow_jax.encoder_spec import EncoderSpec
 from bertflow_jax.errors import ConfigError, DataError
 from bertflow_jax.integrations.ray_data import OVERFLOW, ROWS, Workers
 from bertflow_jax.integrations.ray_inputs import InputFile, Place, split_glob
 from bertflow_jax.integrations.ray_stages import HIDDEN
-from bertflow_jax.integrations.ray_worker import EncoderSpec
 
 
 @dataclasses.dataclass(frozen=True)

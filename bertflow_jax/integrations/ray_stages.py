@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from bertflow_jax.encoder_spec import EncoderSpec
 from bertflow_jax.errors import BertFlowError, InputError
 from bertflow_jax.integrations.ray_inputs import InputFile, read_rows
 from bertflow_jax.integrations.ray_outputs import Store
-from bertflow_jax.integrations.ray_worker import EmbedTable, EncoderSpec, describe, with_vectors
+from bertflow_jax.integrations.ray_worker import EmbedTable, describe, with_vectors
 
 FILE, ROW, CUT = "_bertflow_file", "_bertflow_row", "_bertflow_cut"
 HIDDEN = (FILE, ROW, CUT)

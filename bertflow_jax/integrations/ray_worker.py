@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertflow_jax.checks import ENCODER_SETTINGS, check_encoder_settings, parse_step
+from bertflow_jax.encoder_spec import EncoderSpec
 from bertflow_jax.errors import BertFlowError, ConfigError, DataError, InputError
-from bertflow_jax.paths import user_path
-from bertflow_jax.remote.address import remote_address
 
 if TYPE_CHECKING:
     from bertflow_jax.embed import SentenceEncoder
@@ -25,75 +23,6 @@ _log = logging.getLogger(__name__)
 # What Ray itself sets for one or two chips of a host has the same names.
 _CHIP_BOUNDS = {4: "2,2,1", 8: "2,4,1"}
 _MEMORY_FRACTION = 0.75  # of a card, what JAX takes by default
-
-
-@dataclasses.dataclass(frozen=True)
-class EncoderSpec:
-    """Which encoder the workers load; exactly one of `encoder` and `workdir` is given.
-
-    Attributes:
-      encoder: folder, Hub id or `mini_bert`: an encoder without a flow.
-      workdir: of a train.py run (a folder or gs://): encoder and flow.
-      step: with workdir: of the checkpoint; `best`, or None for the newest good one.
-      flow: with encoder: folder of a saved flow, Whitening, ...
-      pooling: with encoder; None takes the folder's own.
-      max_length: with encoder: tokens a text; None takes the folder's.
-      dtype: with encoder: compute type; None is float32.
-    """
-
-    encoder: str | None = None
-    workdir: str | None = None
-    step: int | str | None = None
-    flow: str | None = None
-    pooling: str | None = None
-    max_length: int | None = None
-    dtype: str | None = None
-
-    def check(self) -> None:
-        """Raise ConfigError for settings that exclude each other; nothing is looked up."""
-        if (self.workdir is None) == (self.encoder is None):
-            raise ConfigError("give either a workdir (of a train.py run) or an encoder")
-        for name in ("workdir", "encoder", "flow", "pooling"):
-            value = getattr(self, name)
-            if value is not None and not str(value).strip():
-                raise ConfigError(f"{name} is blank; give it a value, or leave it out")
-        if self.workdir is not None:
-            check_encoder_settings({name: getattr(self, name) for name in ENCODER_SETTINGS})
-        elif self.step is not None:
-            raise ConfigError("step goes with workdir; an encoder has no checkpoints")
-        parse_step(self.step)
-
-    def absolute(self) -> "EncoderSpec":
-        """Return the same with absolute paths: workers have a current folder of their own."""
-        paths: dict[str, Any] = {
-            name: _absolute(value, name)
-            for name in ("encoder", "workdir", "flow")
-            if (value := getattr(self, name)) is not None
-        }
-        return dataclasses.replace(self, **paths)
-
-    def load(self) -> "SentenceEncoder":
-        """Load it; raises a BertFlowError that names what is missing or damaged."""
-        from bertflow_jax.embed import SentenceEncoder
-        from bertflow_jax.postprocess import load
-
-        self.check()
-        if self.workdir is not None:
-            return SentenceEncoder.from_checkpoint(self.workdir, parse_step(self.step))
-        assert self.encoder is not None
-        processor = None if self.flow is None else load(self.flow)
-        encoder = SentenceEncoder.from_pretrained(
-            self.encoder, self.pooling, self.max_length, self.dtype or "float32"
-        )
-        return encoder if processor is None else encoder.with_postprocess(processor)
-
-
-def _absolute(value: str, name: str) -> str:
-    """Return a path that is there as an absolute one; anything else (a Hub id) as it is."""
-    if remote_address(value, name) is not None:
-        return value
-    path = user_path(value, name)
-    return str(path.absolute()) if path.exists() else value
 
 
 def worker_environment(

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bertflow_jax.encoder_spec import EncoderSpec
 from bertflow_jax.errors import (
     ConfigError,
     DataError,
@@ -20,7 +21,7 @@ from bertflow_jax.integrations.ray_inputs import find_inputs, open_place, read_r
 from bertflow_jax.integrations.ray_manifest import check_output, take_over
 from bertflow_jax.integrations.ray_outputs import Store, gaps
 from bertflow_jax.integrations.ray_spec import RayJob, check_apart
-from bertflow_jax.integrations.ray_worker import EncoderSpec, with_vectors, worker_environment
+from bertflow_jax.integrations.ray_worker import with_vectors, worker_environment
 
 pyarrow = pytest.importorskip("pyarrow", reason="the files are Parquet")
 from pyarrow import parquet  # noqa: E402
@@ -264,10 +265,10 @@ def test_workers_that_cannot_be(fields, kind, text):
 def test_encoders_that_cannot_be(tmp_path, monkeypatch):
     """Workers have a current folder of their own: a relative path must not be looked up there."""
     for spec, text in (
-        (EncoderSpec(), "either a workdir"),
-        (EncoderSpec("mini_bert", workdir="run"), "either a workdir"),
+        (EncoderSpec(), "either --workdir"),
+        (EncoderSpec("mini_bert", workdir="run"), "either --workdir"),
         (EncoderSpec(workdir="run", pooling="cls"), "--pooling goes with --encoder"),
-        (EncoderSpec("mini_bert", step=3), "step goes with workdir"),
+        (EncoderSpec("mini_bert", step=3), "--step goes with --workdir"),
         (EncoderSpec(workdir="run", step="newest"), "must be the number of a step"),
     ):
         with pytest.raises(ConfigError, match=text):
