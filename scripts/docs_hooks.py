@@ -1,8 +1,8 @@
 """What the site needs besides the pages in docs/ (mkdocs.yml, `hooks`).
 
-The change log lies at the top of the repository and the notebooks are no Markdown: both become pages.
-Links are written as the code host wants them (`../CHANGELOG.md`, `notebooks/NAME.ipynb`) and changed
-for the site. A page that the nav names and nobody has written yet is left out.
+The change log lies at the top of the repository and the notebooks are no Markdown: both become
+pages. Links are written as the code host wants them (`../CHANGELOG.md`, `notebooks/NAME.ipynb`) and
+changed for the site. A page that the nav names and nobody has written yet is left out.
 """
 
 import logging
