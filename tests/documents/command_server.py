@@ -70,9 +70,9 @@ def child(words: list[str], folder: str, environment: dict[str, str], streams: l
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
         # Those of the parent remember what it was started with.
-        sys.stdin = open(0, encoding="utf-8", closefd=False)
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
-        sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False)
+        sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", buffering=1, closefd=False)
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(folder)

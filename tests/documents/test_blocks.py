@@ -16,7 +16,13 @@ from bertflow_jax.config import Config, field_names
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-RUN = [page for page in PAGES if any(block.not_run is None for block in blocks_of(page))]
+
+
+def is_run(block: Block) -> bool:
+    return block.not_run is None and block.language != "text"
+
+
+RUN = [page for page in PAGES if any(map(is_run, blocks_of(page)))]
 
 
 def name(page: Path) -> str:
@@ -56,9 +62,9 @@ def test_blocks_run_in_order(page, clone, bash, monkeypatch):
             line = missing_line(block.text, printed, block.within)
             assert line is None, f"{name(page)}, line {block.line}: no {line!r} in\n{printed}"
             printed = ""
-        elif block.not_run is None and block.language == "python":
+        elif is_run(block) and block.language == "python":
             printed += run_python(block, page, space)
-        elif block.not_run is None and block.language in COMMANDS:
+        elif is_run(block) and block.language in COMMANDS:
             exec(block.given, space)
             printed += run_commands(block, page, clone, bash)
 
