@@ -2,19 +2,18 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from bertflow_jax import SentenceEncoder
 from bertflow_jax.encoder import BertConfig, init_params, save_params
 from bertflow_jax.restore import load_run
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 CHINESE = [
@@ -133,18 +132,9 @@ def test_tokens_and_vectors_are_those_of_transformers(folders, language):
     np.testing.assert_allclose(encoder.encode(texts), mean.numpy(), atol=1e-5)
 
 
-def run(folder: Path, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.mark.parametrize("language", ["chinese", "german_cased"])
-def test_from_text_to_vectors(folders, tmp_path, monkeypatch, language):
+def test_from_text_to_vectors(folders, tmp_path, bash, language):
     """A step on the way (text file, cache, checkpoint, scores, output) that assumes ASCII."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     texts = LANGUAGES[language][0]
     (tmp_path / "sätze.txt").write_text("\n".join(texts) + "\n", "utf-8")
     pairs = [(5, texts[0], texts[0]), (3.5, texts[0], texts[1]), (2, texts[2], texts[9])]
@@ -153,18 +143,18 @@ def test_from_text_to_vectors(folders, tmp_path, monkeypatch, language):
     (tmp_path / "data" / "STSBenchmark").mkdir(parents=True)
     (tmp_path / "data" / "STSBenchmark" / "sts-test.csv").write_text("\n".join(rows), "utf-8")
 
-    train = ["--config=" + str(ROOT / "configs" / "text.py"), "--workdir=läufe"]
-    train += ["--config.data.path=sätze.txt", f"--config.encoder.path={folders[language]}"]
-    train += ["--config.train.steps=50", "--config.train.batch_size=16"]
-    run(tmp_path, str(ROOT / "train.py"), *train)
-    scored = ["--workdir=läufe", "--data_dir=data", "--tasks=stsb", "--noreport"]
-    run(tmp_path, str(ROOT / "evaluate.py"), *scored)
-    embed = ["--workdir=läufe", "--input=sätze.txt", "--output=v.npy"]
-    run(tmp_path, "-m", "bertflow_jax.embed", *embed)
+    commands = [
+        f"{ROOT}/train.py --config={ROOT}/configs/text.py --workdir=läufe --config.data.path=sätze.txt"
+        f" --config.encoder.path={folders[language]} --config.train.steps=50"
+        " --config.train.batch_size=16",
+        f"{ROOT}/evaluate.py --workdir=läufe --data_dir=data --tasks=stsb --noreport",
+        "-m bertflow_jax.embed --workdir=läufe --input=sätze.txt --output=v.npy",
+    ]
+    for command in commands:
+        done = bash(f"python {command}", tmp_path)
+        assert done.returncode == 0, done.stdout
 
     # Computed apart: the raw encoder, the restored flow, NumPy's cosine and SciPy's rank correlation.
-    from scipy.stats import spearmanr
-
     flow = load_run(tmp_path / "läufe").flow
     raw = SentenceEncoder.from_pretrained(folders[language], pooling="first_last")
     vectors = np.load(tmp_path / "v.npy")
