@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint docs bench clean
 
 demo: $(VENV)/.installed  ## Fit a flow on the bundled corpus, score raw and flow, write a report.
 	$(RUN) train.py --config=configs/demo.py --workdir=runs/demo --overwrite
@@ -16,6 +16,9 @@ lint: $(VENV)/.installed  ## Formatting, lint rules and types.
 	$(RUN) -m ruff format --check .
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
+
+docs: $(VENV)/.docs  ## The documentation site, into build/site.
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 
 # make bench DATA_DIR=DIR adds the sentences of STS-B (DIR holds STSBenchmark/).
 bench: $(VENV)/.bench  ## Speed of fitting and of embedding, against PyTorch and onnxruntime.
@@ -30,6 +33,10 @@ $(VENV)/.installed: requirements.txt requirements-dev.txt pyproject.toml
 	$(RUN) -m pip install --quiet --upgrade pip
 	# compat: otherwise a folder bertflow_jax in the current one, such as the clone, hides the package.
 	$(RUN) -m pip install --quiet -r requirements-dev.txt -e . --config-settings editable_mode=compat
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.installed requirements-docs.txt
+	$(RUN) -m pip install --quiet -r requirements-docs.txt
 	touch $@
 
 # --no-deps: the encoder's package asks for a CUDA build of torch.

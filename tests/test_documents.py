@@ -56,7 +56,9 @@ def test_the_example_that_loads_parts_gives_the_rows_in_order(tmp_path, monkeypa
 
 def test_the_example_of_ones_own_method_runs(capsys):
     """An example that uses a name that is not there, or prints another score than it says."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "evaluation.md").read_text("utf-8"), re.DOTALL
+    )
     (example,) = [block for block in blocks if "load_task" in block]
     space = {}
     exec(example, space)
