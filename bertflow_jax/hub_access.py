@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bertflow_jax.errors import DataNotFoundError, InputError
-from bertflow_jax.hub_errors import LOG_IN, broken_download, first_line, not_cached, refusal
+from bertflow_jax.hub_errors import (
+    LOG_IN,
+    broken_download,
+    first_line,
+    not_cached,
+    refusal,
+    status_of,
+)
 from bertflow_jax.paths import user_path
 
 
@@ -155,7 +162,7 @@ def fetch(
     except errors.LocalEntryNotFoundError as error:
         # Raised too when the Hub answered with an error and the cache has nothing.
         cause = error.__cause__
-        if isinstance(cause, errors.HfHubHTTPError):
+        if isinstance(cause, Exception) and status_of(cause) is not None:
             raise DataNotFoundError(refusal(repo, cause, revision)) from None
         raise DataNotFoundError(
             not_cached(repo, revision, access.cache, access.local_files_only)

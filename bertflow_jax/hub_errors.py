@@ -27,15 +27,22 @@ def not_cached(repo: str, revision: str | None, cache: str, local_files_only: bo
     )
 
 
+def status_of(error: Exception) -> int | None:
+    """Return the status of the Hub's answer that an error is made of, None where it had none.
+
+    In huggingface_hub 0.x errors without an answer are HfHubHTTPErrors too.
+    """
+    return getattr(getattr(error, "response", None), "status_code", None)
+
+
 def refusal(repo: str, error: Exception, revision: str | None = None) -> str:
-    """Explain an HfHubHTTPError in one sentence that names the repository and what to do.
+    """Explain an error that is the Hub's answer (`status_of`), what to do included.
 
     The Hub answers 401 for private and absent repositories alike.
     """
     from huggingface_hub import constants, errors
 
-    assert isinstance(error, errors.HfHubHTTPError)
-    status = error.response.status_code
+    response, status = getattr(error, "response", None), status_of(error)
     place = f"Hub id {repo!r}"
     if isinstance(error, errors.RevisionNotFoundError):
         return f"{place} has no revision {revision!r}; name one of its branches, tags or commits"
@@ -44,7 +51,7 @@ def refusal(repo: str, error: Exception, revision: str | None = None) -> str:
             f"{place} is gated ({constants.ENDPOINT} answered {status}): accept its terms on "
             f"{constants.ENDPOINT}/{repo} and {LOG_IN}, with a token of that account"
         )
-    if _BAD_TOKEN in str(error.response.headers.get("X-Error-Message")):
+    if _BAD_TOKEN in str(getattr(response, "headers", {}).get("X-Error-Message")):
         return (
             f"{place}: {constants.ENDPOINT} answered {status}: the token is wrong or has expired; "
             f"{LOG_IN} again, or send none (token=False) for what is public"
@@ -88,8 +95,8 @@ def upload_error(
     """Return what is to be raised for an error of huggingface_hub while a folder is uploaded."""
     from huggingface_hub import constants, errors
 
-    if isinstance(error, errors.HfHubHTTPError):
-        status = error.response.status_code
+    status = status_of(error)
+    if status is not None:
         if status == 409:
             return HubError(
                 f"Hub id {repo!r} exists already: leave exist_ok as it is to add a commit to it, "

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 from fake_hub import TOKEN, FakeHub, address
-from huggingface_hub import constants
+from huggingface_hub import constants, file_download
 from scipy.special import erf
 
 from bertflow_jax.encoder import BertConfig, init_params, save_params
@@ -141,11 +141,9 @@ def hub(tmp_path, monkeypatch):
     server = hub.serve()
     hub.address, hub.server = address(server), server
     monkeypatch.setattr(constants, "ENDPOINT", hub.address)
-    monkeypatch.setattr(
-        constants,
-        "HUGGINGFACE_CO_URL_TEMPLATE",
-        hub.address + "/{repo_id}/resolve/{revision}/{filename}",
-    )
+    template = hub.address + "/{repo_id}/resolve/{revision}/{filename}"
+    for module in (constants, file_download):  # huggingface_hub 0.x has a copy in the second
+        monkeypatch.setattr(module, "HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)

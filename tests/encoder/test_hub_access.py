@@ -181,9 +181,14 @@ def test_caches_and_no_network(served, tmp_path):
 def test_a_download_that_breaks_off(served, tmp_path):
     """Catches half a weight file in the cache: it is gone on with, or refused by a clear text."""
     served.breaks = 1
-    ((_, digests),) = resolve(served, tmp_path / "a", call("org/good"), piece=[1000])
+    found = resolve(served, tmp_path / "a", call("org/good"), piece=[1000])
+    if found[0][0] == "DataNotFoundError":  # huggingface_hub before 2 leaves it to the next run
+        assert "broke off" in found[0][1]
+        found = resolve(served, tmp_path / "a", call("org/good"), piece=[1000])
+    else:
+        assert served.ranges != []
+    ((_, digests),) = found
     assert digests == {n: hashlib.sha256(b).hexdigest() for n, b in served.needed.items()}
-    assert served.ranges != []
     served.breaks = 1000
     ((kind, text, _),) = resolve(served, tmp_path / "b", call("org/good"))
     assert kind == "DataNotFoundError"
