@@ -111,6 +111,8 @@ def test_signals(tmp_path, vectors, number, code):
     """A half output under the final name, or a Ctrl-C that ends with a traceback."""
     Whitening().fit(vectors).save(tmp_path / "w")
     program = (
+        # A suite in the background of a shell is started with Ctrl-C ignored.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import time; from bertflow_jax.postprocess import vector_files as v, __main__ as m\n"
         "v._BLOCK_ROWS, blocks = 50, v.NpyVectors.blocks\n"
         "def slow(self):\n"
