@@ -48,7 +48,8 @@ def _existing(nav: Any, there: set[str]) -> Any:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages whose source is no Markdown file in docs/."""
     for source, page in OUTSIDE.items():
-        files.append(File.generated(config, page, content=(ROOT / source).read_text("utf-8")))
+        text = (ROOT / source).read_text("utf-8").replace("](docs/", "](")
+        files.append(File.generated(config, page, content=text))
     for notebook in [file for file in files if file.src_uri.endswith(".ipynb")]:
         text, pictures = _converted(notebook)
         page = notebook.src_uri.removesuffix(".ipynb") + ".md"
