@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -39,6 +40,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Remove the caches, once the last worker has ended."""
     if not hasattr(session.config, "workerinput"):
         shutil.rmtree(_COMPILED, ignore_errors=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _signals():
+    """Leave SIGTERM as it was: Ray takes it, and ours heeds it only where nobody else does."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture(scope="session")
