@@ -22,36 +22,13 @@ from typing import Any
 from absl import flags
 from ml_collections import config_flags
 
-from bertflow_jax import cli
+from bertflow_jax import cli, model_flags
 from bertflow_jax.config import Config
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.evaluation.options import ALL_TASKS, ANALYSES, EvalOptions
 from bertflow_jax.evaluation.similarities import SIMILARITIES
 
-flags.DEFINE_string("workdir", None, "Folder (or gs://) of a train.py run: scores raw and flow.")
-flags.DEFINE_string(
-    "step",
-    None,
-    "Checkpoint of the workdir: a step, or best (held-out loss or dev metric); default: the "
-    "newest good one.",
-)
-flags.DEFINE_string("encoder", None, "Folder, Hub id or mini_bert: scores it without a flow.")
-flags.DEFINE_string(
-    "revision", None, "With --encoder: branch, tag or commit of a Hub id; default: its main branch."
-)
-flags.DEFINE_string(
-    "flow", None, "With --encoder: folder of a saved or imported flow, or of a saved Whitening, ..."
-)
-flags.DEFINE_string(
-    "pooling",
-    None,
-    "With --encoder: how token vectors become one, as mean, cls or first_last; default: as its "
-    "folder says, or mean.",
-)
-flags.DEFINE_integer(
-    "max_length", None, "With --encoder: most tokens of a text; default: the encoder's own limit."
-)
-flags.DEFINE_enum("dtype", None, ["float32", "bfloat16"], "With --encoder: compute type.")
+flags.adopt_module_key_flags(model_flags)
 flags.DEFINE_list(
     "rows",
     [],
