@@ -15,8 +15,8 @@ from bertflow_jax.paths import user_path
 
 MINI_BERT = "mini_bert"
 
-# Patterns of snapshot_download, in which * also matches a slash.
-_SMALL_FILES = (
+# At the top of an encoder's folder, besides its weights.
+FOLDER_FILES = (
     "config.json",
     "tokenizer.json",
     "tokenizer_config.json",
@@ -27,6 +27,10 @@ _SMALL_FILES = (
     "config_sentence_transformers.json",
     "sentence_bert_config.json",
     "bertflow_jax.json",
+)
+# Patterns of snapshot_download, in which * also matches a slash.
+_SMALL_FILES = (
+    *FOLDER_FILES,
     "postprocess/*.json",
     "postprocess/*.safetensors",
     "[0-9]_*.json",

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bertflow_jax.encoder.hub import FOLDER_FILES
 from bertflow_jax.errors import HubError, InputError
 from bertflow_jax.hub_access import HubAccess, check_repo_id
 from bertflow_jax.hub_errors import LOG_IN, upload_error
@@ -35,19 +36,10 @@ PROCESSOR_FILES: tuple[str, ...] = (
 PROCESSOR_FILES += tuple(f"[0-9]*/{name}" for name in PROCESSOR_FILES)
 # Of everything that a save writes.
 _WRITTEN = (
-    "config.json",
+    *FOLDER_FILES,
     "model.safetensors",
     "model.safetensors.index.json",
     "model-*-of-*.safetensors",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "modules.json",
-    "config_sentence_transformers.json",
-    "sentence_bert_config.json",
-    "bertflow_jax.json",
     CODE,
     "postprocess/*",
     *(f"[0-9]*_{k}/*" for k in ("Pooling", "LayerPooling", "Normalize", "Dense", "BertFlow")),
