@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -43,10 +44,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _signals():
-    """Leave SIGTERM as it was: Ray takes it, and ours heeds it only where nobody else does."""
+def _no_ray_left():
+    """End a Ray that a module left, and give back SIGTERM, which Ray takes.
+
+    Another module could not start its own, and our handler heeds SIGTERM only where nobody else
+    does.
+    """
     before = signal.getsignal(signal.SIGTERM)
     yield
+    if "ray" in sys.modules:
+        sys.modules["ray"].shutdown()
     signal.signal(signal.SIGTERM, before)
 
 
