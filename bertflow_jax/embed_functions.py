@@ -1,6 +1,7 @@
 """The pure functions from token ids to the vectors of a `SentenceEncoder`."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -21,17 +22,22 @@ def embedding_function(encoder: Encoder, postprocess: PureTransform | None) -> E
     )
     if postprocess is None:
         return plain
+    return _processed_embed_fn(plain, postprocess.name, postprocess.transform)
 
+
+# One function per architecture: jax.jit compiles it once for all encoders that share it.
+@functools.lru_cache(maxsize=64)
+def _processed_embed_fn(
+    plain: EmbedFn, name: str, transform: Callable[[Any, jax.Array], jax.Array]
+) -> EmbedFn:
     def embed(
         params: Any, input_ids: jax.Array, attention_mask: jax.Array, slots: int | None = None
     ) -> jax.Array:
-        u = plain(params, input_ids, attention_mask, slots)
-        return postprocess.transform(params[postprocess.name], u)
+        return transform(params[name], plain(params, input_ids, attention_mask, slots))
 
     return embed
 
 
-# One function per architecture: jax.jit compiles it once for all encoders that share it.
 @functools.lru_cache(maxsize=64)
 def _plain_embed_fn(
     config: BertConfig, pooling: PoolingSpec, dtype: Any, normalize: bool

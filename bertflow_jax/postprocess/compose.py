@@ -1,5 +1,6 @@
 """One post-processor after the other."""
 
+import functools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -176,14 +177,19 @@ class Compose(HubFolder, SklearnApi):
     def pure(self) -> PureTransform:
         """Return `transform` as a pure function."""
         parts = [step.pure() for step in self.steps]
-
-        def transform(params: Any, u: jax.Array) -> jax.Array:
-            for number, part in enumerate(parts):
-                u = part.transform(params[str(number)], u)
-            return u
-
         params = {str(number): part.params for number, part in enumerate(parts)}
-        return PureTransform(self.name, transform, params)
+        return PureTransform(self.name, _in_turn(tuple(part.transform for part in parts)), params)
+
+
+# One function for equal chains, so that encoders with one share what is compiled.
+@functools.lru_cache(maxsize=64)
+def _in_turn(transforms: tuple[Callable[[Any, jax.Array], jax.Array], ...]) -> Callable[..., Any]:
+    def transform(params: Any, u: jax.Array) -> jax.Array:
+        for number, part in enumerate(transforms):
+            u = part(params[str(number)], u)
+        return u
+
+    return transform
 
 
 def _single(steps: Sequence[PostProcessor]) -> Iterator[PostProcessor]:

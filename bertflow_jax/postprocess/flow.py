@@ -55,7 +55,6 @@ class Flow(HubFolder, SklearnApi):
         Config(seed=seed, flow=self.config, train=self.train).validate()
         self._variables: dict[str, Any] | None = None
         self._features: int | None = None
-        self._compiled: dict[str, Callable[..., Any]] = {}
 
     @property
     def variables(self) -> dict[str, Any] | None:
@@ -122,7 +121,6 @@ class Flow(HubFolder, SklearnApi):
         result = run_fit(config, data, initial_state(config, data), progress=progress)
         self._variables, self._features = result.state.variables, data.features
         self._names = None
-        self._compiled.clear()
         return self
 
     def transform(self, embeddings: np.ndarray) -> np.ndarray:
@@ -212,7 +210,9 @@ class Flow(HubFolder, SklearnApi):
     def pure(self) -> PureTransform:
         """Return `transform` as a pure function of the flow's variables."""
         variables, _ = self._fitted()
-        return PureTransform(self.name, functools.partial(_forward, self.config), variables)
+        return PureTransform(
+            self.name, _pure("forward", dataclasses.astuple(self.config)), variables
+        )
 
     def _fitted(self) -> tuple[dict[str, Any], int]:
         if self._variables is None or self._features is None:
@@ -221,14 +221,9 @@ class Flow(HubFolder, SklearnApi):
 
     def _forget(self) -> None:
         self._variables = self._features = self._names = None
-        self._compiled.clear()
 
     def _is_density(self) -> bool:
         return True
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is compiled, which cannot be pickled and is made again where needed."""
-        return {**self.__dict__, "_compiled": {}}
 
     def _apply(self, what: str, rows: np.ndarray) -> np.ndarray:
         """Run a compiled function over rows in calls of a few fixed shapes."""
@@ -236,15 +231,14 @@ class Flow(HubFolder, SklearnApi):
         if what != "inverse":
             check_columns(rows, self._names)
         rows = check_embeddings(rows, features)
-        if what not in self._compiled:
-            self._compiled[what] = jax.jit(functools.partial(_FUNCTIONS[what], self.config))
+        compiled = compiled_flow(what, self.config)
         parts = []
         for start in range(0, max(len(rows), 1), _ROWS):
             part = rows[start : start + _ROWS]
             size = min(_ROWS, 1 << max(0, len(part) - 1).bit_length())
             padded = np.zeros((size, features), np.float32)
             padded[: len(part)] = part
-            result = np.asarray(self._compiled[what](variables, padded))[: len(part)]
+            result = np.asarray(compiled(variables, padded))[: len(part)]
             parts.append(check_results(result, f"{what} of the flow", start))
         return np.concatenate(parts)
 
@@ -274,3 +268,21 @@ def _log_prob(config: FlowConfig, variables: Any, x: jax.Array) -> jax.Array:
 
 
 _FUNCTIONS = {"forward": _forward, "inverse": _inverse, "log_prob": _log_prob}
+
+
+def compiled_flow(what: str, config: FlowConfig) -> Callable[[Any, Any], jax.Array]:
+    """Return the compiled `forward`, `inverse` or `log_prob` of (variables, rows float32[N, D]).
+
+    Flows of one config share it: in a process that fits or loads many, nothing is compiled again.
+    """
+    return _compiled(what, dataclasses.astuple(config))
+
+
+@functools.lru_cache(maxsize=64)
+def _pure(what: str, fields: tuple[Any, ...]) -> Callable[[Any, Any], jax.Array]:
+    return functools.partial(_FUNCTIONS[what], FlowConfig(*fields))
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(what: str, fields: tuple[Any, ...]) -> Callable[[Any, Any], jax.Array]:
+    return jax.jit(_pure(what, fields))

@@ -1,13 +1,16 @@
 """The held-out loss of a fit: when it is computed, and what its course says at the end."""
 
+import dataclasses
+import functools
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from bertflow_jax import parallel
-from bertflow_jax.config import Config
+from bertflow_jax.config import Config, FlowConfig
 from bertflow_jax.flow.glow import Glow
 from bertflow_jax.scores import Score
 from bertflow_jax.training.fit import FitData
@@ -21,12 +24,8 @@ _RISE = 0.01  # bits/dim above the lowest held-out loss that are more than noise
 
 def held_out_bits(config: Config, data: FitData) -> Callable[[FitState], float | None]:
     """Return a function from a state to the mean bits/dim of the held-out sentences."""
-    glow = Glow(data.features, config.flow)
+    total = _total(dataclasses.astuple(config.flow), data.features)
     sentences = data.held_out.reshape(-1)
-
-    @jax.jit
-    def total(variables: dict, x: jax.Array) -> jax.Array:
-        return jnp.sum(bits_per_dim(*glow.apply(variables, x)).total)
 
     def evaluate(state: FitState) -> float | None:
         if not len(sentences):
@@ -39,6 +38,18 @@ def held_out_bits(config: Config, data: FitData) -> Callable[[FitState], float |
         return sum(parts) / len(sentences)
 
     return evaluate
+
+
+# Fits of one shape share the program.
+@functools.lru_cache(maxsize=8)
+def _total(flow: tuple[Any, ...], features: int) -> Callable[[Any, Any], jax.Array]:
+    glow = Glow(features, FlowConfig(*flow))
+
+    @jax.jit
+    def total(variables: dict, x: jax.Array) -> jax.Array:
+        return jnp.sum(bits_per_dim(*glow.apply(variables, x)).total)
+
+    return total
 
 
 def is_evaluated(done: int, last: int, config: Config) -> bool:

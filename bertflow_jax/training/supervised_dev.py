@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -11,7 +10,7 @@ from bertflow_jax.config import Config
 from bertflow_jax.data.supervision import LabelledPairs
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.evaluation.metrics import correlation, cosine_similarity
-from bertflow_jax.flow.glow import Glow
+from bertflow_jax.postprocess.flow import compiled_flow
 from bertflow_jax.scores import is_better
 from bertflow_jax.training.supervised_losses import regression_loss, siamese_logits, siamese_loss
 from bertflow_jax.training.supervised_optimizer import join_params
@@ -70,7 +69,7 @@ class DevSet:
         both = (pairs.sentences1, pairs.sentences2)
         self._rows = [[index.setdefault(text, len(index)) for text in side] for side in both]
         self._texts = list(index)
-        self._latent = jax.jit(lambda flow, u: Glow(u.shape[-1], config.flow).apply(flow, u)[0])
+        self._latent = compiled_flow("forward", config.flow)
 
     def __call__(self, state: SupervisedState) -> float | None:
         """Return the metric of a state: Spearman's rho, a share or a loss; None if undefined.
