@@ -106,7 +106,7 @@ def _check_encoding(encoding: str) -> None:
     try:
         known = codecs.lookup(encoding).name not in _NOT_OF_FILES
         "".encode(encoding)  # refuses a codec from bytes to bytes, such as base64
-    except (LookupError, ValueError):
+    except (LookupError, TypeError, ValueError):
         known = False
     if not known:
         raise ConfigError(
