@@ -50,6 +50,10 @@ class EmbedJob:
             raise InputError(f"rows={self.rows!r}: must be what open_rows returns")
         if not str(self.output).strip():
             raise ConfigError("--output is blank; name a .npy or .parquet file, or a folder")
+        if "://" in str(self.output):  # a Path would make a local folder "gs:" of it
+            raise WorkdirError(
+                f"--output={self.output} is no file of this machine, and no other is written"
+            )
         object.__setattr__(self, "output", user_path(self.output, "--output"))
 
     @property

@@ -17,7 +17,7 @@ from typing import Any
 
 from bertflow_jax.data import columns
 from bertflow_jax.data.json_files import parse_json_line
-from bertflow_jax.data.lines import iter_lines
+from bertflow_jax.data.lines import check_encoding, iter_lines
 from bertflow_jax.data.parquet_rows import parquet_blocks
 from bertflow_jax.data.row_blocks import BLOCK, Block, RunningDigest, Survey, survey
 from bertflow_jax.data.tokens import check_text
@@ -108,10 +108,13 @@ def open_rows(
     Raises:
       DataNotFoundError: no such file.
       DataError: a folder or a pipe.
-      ConfigError: no path, an unknown format, or a column that is no str or of a .txt file.
+      ConfigError: no path, an unknown format or encoding, or a column that is no str or of a .txt
+        file.
     """
     if not str(path).strip():
         raise ConfigError("--input is blank; name a file")
+    if "://" in str(path):
+        raise DataNotFoundError(f"--input={path} is no file of this machine; copy it here first")
     path = user_path(path, "--input")
     for name, value in (("column", column), ("id_column", id_column)):
         if not isinstance(value, str):
@@ -136,6 +139,8 @@ def open_rows(
         )
     if file_format == "txt" and (column or id_column):
         raise ConfigError("--column and --id_column: a txt file has lines, not columns")
+    if file_format != "parquet":
+        check_encoding(encoding)
     return RowFile(path, file_format, column, id_column, encoding)
 
 

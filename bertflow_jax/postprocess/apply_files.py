@@ -47,6 +47,10 @@ def run_apply(options: ApplyOptions, *, progress: bool = False) -> tuple[int, in
         a row that cannot be mapped, with file and row.
     """
     vectors = open_vectors(user_path(options.input, "--input"), options.column)
+    if "://" in str(options.output):  # a Path would make a local folder "gs:" of it
+        raise WorkdirError(
+            f"--output={options.output} is no file of this machine, and no other is written"
+        )
     output = user_path(options.output, "--output")
     check_output(output, vectors)
     # Imported here so that a wrong file is reported without the seconds that loading JAX takes.
