@@ -174,7 +174,8 @@ def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Scale rows to length 1; a zero row stays zero."""
     # The largest number first: the squares of very long and very short vectors leave float32.
     largest = np.abs(rows).max(axis=1, keepdims=True, initial=0)
-    rows = rows / np.where(largest > 0, largest, np.float32(1))
+    largest[largest == 0] = 1
+    rows = rows / largest
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1)
 
 

@@ -88,7 +88,7 @@ def _from_tokenizer_json(path: Path, said: TokenizerSettings) -> tokenizers.Toke
         backend.encode("a")  # what is found missing at the first text is refused here
     except Exception as error:  # tokenizers raises the bare Exception class
         raise ConfigError(f"{path}: not a tokenizer this package can read ({error})") from error
-    unknown = getattr(backend.model, "unk_token", None)
+    unknown = str(getattr(backend.model, "unk_token", None))
     if isinstance(backend.model, models.WordPiece) and backend.model.token_to_id(unknown) is None:
         raise ConfigError(f"{path}: model.vocab lacks {unknown}, which unknown words become")
     return backend

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bertflow_jax.errors import DataError, InputError
+from bertflow_jax.errors import DataError, InputError, WorkdirError
 from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.vector_files import VectorFile, open_vectors
 from bertflow_jax.postprocess.vector_output import check_output, vector_writer

@@ -6,6 +6,8 @@ from encoder.conftest import write_bert
 from forked_commands import run_commands
 
 from bertflow_jax import SentenceEncoder
+from bertflow_jax.errors import WorkdirError
+from bertflow_jax.postprocess.apply_files import ApplyOptions, run_apply
 
 # Flags besides those of a good command line (a later one replaces an earlier one) -> what is said.
 EMBED = {
@@ -136,3 +138,14 @@ def test_an_enormous_batch_is_as_good_as_any(place):
     assert code == 0, text
     expected = SentenceEncoder.from_pretrained(place / "bert").encode(["a", "the dog"])
     np.testing.assert_allclose(np.load(place / "big.npy"), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("output", ["gs://bucket/out.npy", "https://host/out"])
+def test_an_address_is_no_output_of_mapped_vectors(place, output):
+    """A local folder named "gs:" with the vectors in it, and exit code 0."""
+    np.save(place / "u.npy", np.eye(4, dtype=np.float32))
+    before = files_in(place)
+    options = ApplyOptions(str(place / "model"), str(place / "u.npy"), output)
+    with pytest.raises(WorkdirError, match=f"--output={output} is no file of this machine"):
+        run_apply(options)
+    assert files_in(place) == before

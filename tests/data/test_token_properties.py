@@ -24,14 +24,22 @@ PIECES = [
     "x" * 101, "e\u0301" * 60,
 ]  # fmt: skip
 anything = st.characters(exclude_categories=["Cs"])
-texts_of = st.lists(
+# A word of more than 100 characters is one token, a part of it many: where a long text is cut shows.
+long_words = st.lists(
     st.builds(
-        lambda parts, times: "".join(parts) * times,
-        st.lists(st.one_of(st.sampled_from(PIECES), anything), max_size=30),
-        st.sampled_from([1, 1, 1, 5, 40]),
+        lambda word, times, end: word * times + end,
+        st.sampled_from(["a", "xy", "é", "$", "漢", "word"]),
+        st.integers(1, 160),
+        st.sampled_from(["", " ", ".", "\n"]),
     ),
-    max_size=6,
+    max_size=12,
+).map("".join)
+mixed = st.builds(
+    lambda parts, times: "".join(parts) * times,
+    st.lists(st.one_of(st.sampled_from(PIECES), anything), max_size=30),
+    st.sampled_from([1, 1, 1, 5, 40]),
 )
+texts_of = st.lists(st.one_of(mixed, long_words), max_size=6)
 
 
 @pytest.fixture(
@@ -56,7 +64,7 @@ def both(request, tmp_path_factory):
 
 
 @settings(deadline=None, max_examples=60)
-@given(texts=texts_of, length=st.integers(3, 24))
+@given(texts=texts_of, length=st.one_of(st.integers(3, 6), st.integers(3, 24)))
 def test_ids_are_those_of_hugging_face(both, texts, length):
     """Catches a text cut in front of a character that does not end a word, and a lost [SEP]."""
     ours, theirs = both
