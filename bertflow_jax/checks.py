@@ -114,8 +114,11 @@ def parse_step(text: str | int | None) -> int | str | None:
     Raises:
       ConfigError: anything else.
     """
-    if text is None or text == "best" or isinstance(text, int):
+    whole = isinstance(text, int) and not isinstance(text, bool)
+    if text is None or text == "best" or whole:
         return text
+    if not isinstance(text, str):
+        raise ConfigError(f"--step={text!r}: must be the number of a step, or best")
     if not re.fullmatch(r"\d{1,10}", text.strip(), re.ASCII):
         raise ConfigError(f"--step={text}: must be the number of a step, or best")
     return int(text)

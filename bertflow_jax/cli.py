@@ -184,6 +184,8 @@ def _parse_error(error: BaseException, argv: list[str]) -> str:
                 "--config=configs/text.py"
             )
         return str(error)
+    if not _given(argv):
+        return str(error)
     # ml_collections and absl wrap what a config file raised, with its traceback as text.
     while error.__context__ is not None:
         error = error.__context__

@@ -63,6 +63,17 @@ class SentenceEncoder(SentenceTransformersInterface, HubInterface):
         postprocess: PureTransform | None = None,
         processor: PostProcessor | None = None,
     ):
+        if not isinstance(encoder, Encoder):
+            raise InputError(
+                f"a loaded Encoder is needed, not {type(encoder).__name__}: "
+                "SentenceEncoder.from_pretrained takes a folder or a Hub id, from_checkpoint a "
+                "workdir"
+            )
+        if postprocess is not None and not isinstance(postprocess, PureTransform):
+            raise InputError(
+                f"postprocess is a PureTransform, not {type(postprocess).__name__}; "
+                "with_postprocess takes a fitted Flow, Whitening, ..."
+            )
         self._postprocess = postprocess
         self.processor = processor
         params: dict[str, Any] = {"encoder": encoder.params}
@@ -108,7 +119,7 @@ class SentenceEncoder(SentenceTransformersInterface, HubInterface):
         Raises a `BertFlowError`: DataNotFoundError, ConfigError, UnsupportedModelError or
         WeightsError.
         """
-        check_settings(pooling, max_length, dtype)
+        check_settings(pooling, max_length, dtype, do_lower_case)
         folder = resolve_folder(
             path_or_hub_id,
             revision,
@@ -311,7 +322,7 @@ class SentenceEncoder(SentenceTransformersInterface, HubInterface):
 
         if self._postprocess is not None:
             check_unchanged(self._postprocess, self.processor)
-        save_folder(self.encoder, self.processor, prepare_output(os.fspath(folder), "folder"))
+        save_folder(self.encoder, self.processor, prepare_output(folder, "folder"))
 
     def _limit(self, max_length: int) -> None:
         tokenizer = self.encoder.tokenizer.limited(

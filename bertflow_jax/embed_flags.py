@@ -20,7 +20,6 @@ from bertflow_jax.data.rows import FORMATS, open_rows
 from bertflow_jax.data.tokens import OVERFLOW
 from bertflow_jax.embed_job import EmbedJob, run_job
 from bertflow_jax.errors import ConfigError
-from bertflow_jax.paths import user_path
 
 FLAGS = flags.FLAGS
 
@@ -69,7 +68,7 @@ def main() -> None:
             raise ConfigError(f"--{name} is missing")
     spec = model_flags.encoder_spec()
     rows = open_rows(
-        user_path(FLAGS.input, "--input"),
+        FLAGS.input,
         FLAGS.format,
         FLAGS.column,
         FLAGS.id_column,
@@ -78,7 +77,7 @@ def main() -> None:
     process, processes = _part()
     job = EmbedJob(
         rows,
-        user_path(FLAGS.output, "--output"),
+        FLAGS.output,
         batch_size=FLAGS.batch_size,
         normalize=FLAGS.normalize,
         on_overflow=FLAGS.on_overflow,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
 from bertflow_jax.batch_embed import EmbedFn
 from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig
@@ -54,12 +55,27 @@ def _plain_embed_fn(
 
 def pure_of(processor: PostProcessor, dimension: int) -> PureTransform:
     """Return a post-processor's function; raises InputError unless it takes float[N, dimension]."""
-    if not callable(getattr(processor, "pure", None)):
-        raise InputError(f"a fitted Flow, Whitening, ... is needed, not {type(processor).__name__}")
+    if isinstance(processor, type) or not callable(getattr(processor, "pure", None)):
+        raise InputError(f"a fitted Flow, Whitening, ... is needed, not {_shown(processor)}")
     pure = processor.pure()
     if processor.features != dimension:
         raise InputError(
             f"the {pure.name} was fitted on {processor.features} dimensions, the encoder's "
             f"vectors have {dimension}"
         )
+    # Before anything is embedded, exported or saved with it.
+    for path, leaf in jax.tree_util.tree_leaves_with_path(pure.params):
+        if not np.isfinite(np.asarray(leaf)).all():
+            raise InputError(
+                f"the {pure.name}'s {jax.tree_util.keystr(path, simple=True, separator='/')} holds "
+                "a number that is not finite; fit it anew"
+            )
     return pure
+
+
+def _shown(processor: object) -> str:
+    return (
+        f"the class {processor.__name__}"
+        if isinstance(processor, type)
+        else type(processor).__name__
+    )

@@ -26,7 +26,7 @@ from bertflow_jax.data.rows import RowFile
 from bertflow_jax.embed_parquet import check_ids, write_parquet
 from bertflow_jax.embed_parts import INDEX, LOCK, Part, PartialPart, read_state, write_json_whole
 from bertflow_jax.embed_spec import EmbedJob
-from bertflow_jax.errors import BertFlowError, WorkdirError
+from bertflow_jax.errors import BertFlowError, InputError, WorkdirError
 from bertflow_jax.interrupt import Interrupt
 from bertflow_jax.output_locks import same_job, sole_writer
 from bertflow_jax.progress import progress_bar
@@ -66,6 +66,8 @@ def run_job(encoder: "SentenceEncoder", job: EmbedJob, *, progress: bool = False
     """
     from bertflow_jax import parallel  # loads JAX, which the encoder has done by now
 
+    if not callable(getattr(encoder, "encode_stream", None)):
+        raise InputError(f"a SentenceEncoder is needed, not {type(encoder).__name__}")
     job.check()
     if progress:
         _log.info("checking the rows of %s", job.rows.path)

@@ -40,7 +40,7 @@ class EncoderSpec:
         """Raise ConfigError for settings that exclude each other; nothing is looked up."""
         if (self.workdir is None) == (self.encoder is None):
             raise ConfigError("give either --workdir=DIR (a run of train.py) or --encoder=PATH")
-        for name in ("workdir", "encoder", "revision", "flow", "pooling"):
+        for name in ("workdir", "encoder", "revision", "flow", "pooling", "dtype"):
             value = getattr(self, name)
             if value is not None and not str(value).strip():
                 raise ConfigError(f"--{name} is blank; give it a value, or leave it out")

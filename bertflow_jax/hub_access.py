@@ -49,9 +49,10 @@ class HubAccess:
         if not isinstance(self.local_files_only, bool):
             raise InputError(f"local_files_only={self.local_files_only!r}: must be True or False")
         if self.cache_dir is not None:
-            if not os.fspath(user_path(self.cache_dir, "cache_dir")).strip():
+            folder = user_path(self.cache_dir, "cache_dir")
+            if not os.fspath(self.cache_dir).strip():  # of which Path makes "."
                 raise InputError("cache_dir is blank; name a folder, or leave it out")
-            if os.path.isfile(user_path(self.cache_dir, "cache_dir")):
+            if os.path.isfile(folder):
                 raise InputError(f"cache_dir={self.cache_dir} is a file; name a folder")
 
     @property

@@ -6,6 +6,8 @@ from typing import Any, TextIO
 
 from tqdm import tqdm
 
+from bertflow_jax.checks import check_switch
+
 LINE_SECONDS = 30.0
 
 
@@ -51,6 +53,8 @@ class LineFile:
 
 def text_progress_bar(total: int | None, show: bool | None) -> tqdm:
     """Return the bar of a number of texts; None shows it on a terminal where there are many."""
+    if show is not None:
+        show = check_switch(show, "show_progress")
     # disable=None: tqdm shows the bar only on a terminal.
     disable = (None if total is None or total > 1000 else True) if show is None else not show
     return progress_bar(total=total, unit="text", desc="embed", disable=disable)

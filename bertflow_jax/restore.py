@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from bertflow_jax.checkpoint import CheckpointStore, Records
+from bertflow_jax.checks import check_count
 from bertflow_jax.config import Config
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, InputError
@@ -65,6 +66,10 @@ def load_run(
         longer those the flow was fitted on; the run trained an encoder without a flow.
       WorkdirError: a bucket that cannot be read.
     """
+    if not isinstance(step, str | None):
+        step = check_count(step, "step", 0)
+    if isinstance(workdir, str) and not workdir.strip():
+        raise DataNotFoundError("--workdir is blank: name the folder train.py wrote")
     address = remote_address(workdir, "--workdir")
     if address is not None:
         from bertflow_jax.remote.workdir import ReadWorkdir

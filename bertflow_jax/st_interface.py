@@ -72,27 +72,31 @@ class SentenceTransformersInterface:
         Raises:
           InputError: shapes that do not go together, or a similarity unknown here.
         """
-        a, b = _rows(embeddings1, "embeddings1"), _rows(embeddings2, "embeddings2")
+        a, b = _pair(embeddings1, embeddings2)
         if a.shape[1] != b.shape[1]:
             raise InputError(f"embeddings have {a.shape[1]} and {b.shape[1]} dimensions")
         kind = self._similarity_kind()
         if kind in _DISTANCES:
-            return -cdist(a, b, _DISTANCES[kind]).astype(np.float32)
+            return _single(-cdist(a, b, _DISTANCES[kind]), kind)
         if kind == "cosine":
-            a, b = _unit(a), _unit(b)
-        return a @ b.T
+            return _unit(a) @ _unit(b).T
+        if _is_tame(a, b):
+            return a @ b.T
+        return _single(a.astype(np.float64) @ b.astype(np.float64).T, kind)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> NDArray[np.float32]:
         """Compare matching rows of float[N, E] and float[N, E]: float32[N]; see `similarity`."""
-        a, b = _rows(embeddings1, "embeddings1"), _rows(embeddings2, "embeddings2")
+        a, b = _pair(embeddings1, embeddings2)
         if a.shape != b.shape:
             raise InputError(f"matching rows are needed, not {a.shape} and {b.shape}")
         kind = self._similarity_kind()
-        if kind in _DISTANCES:
-            return -np.linalg.norm(a - b, ord=2 if kind == "euclidean" else 1, axis=1)
         if kind == "cosine":
-            a, b = _unit(a), _unit(b)
-        return np.einsum("nd,nd->n", a, b)
+            return np.einsum("nd,nd->n", _unit(a), _unit(b))
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        if kind in _DISTANCES:
+            order = 2 if kind == "euclidean" else 1
+            return _single(-np.linalg.norm(x - y, ord=order, axis=1), kind)
+        return _single(np.einsum("nd,nd->n", x, y), kind)
 
     def _similarity_kind(self) -> str:
         kind = self.similarity_fn_name
@@ -132,18 +136,61 @@ class SentenceTransformersInterface:
         return self.encoder.tokenizer.to_hugging_face()
 
 
+def _pair(embeddings1: Any, embeddings2: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return both as float32[N, E]; an empty list, as `encode` gives one, has the other's E."""
+    a, b = _rows(embeddings1, "embeddings1"), _rows(embeddings2, "embeddings2")
+    if a.shape == (0, 0):
+        a = a.reshape(0, b.shape[1])
+    return a, b.reshape(0, a.shape[1]) if b.shape == (0, 0) else b
+
+
 def _rows(vectors: Any, name: str) -> NDArray[np.float32]:
-    """Return vectors as float32[N, E]."""
+    """Return vectors as float32[N, E]; raises InputError for what is none, naming the row."""
     if hasattr(vectors, "detach"):  # a tensor, which may be on a GPU
         vectors = vectors.detach().cpu().float()
     try:
-        rows = np.asarray(vectors, np.float32)
+        found = np.asarray(vectors)
+        if found.dtype.kind not in "biufOV":  # V: bfloat16
+            raise TypeError(f"found {found.dtype}")
+        with np.errstate(over="ignore"):  # what float32 cannot hold is named below
+            rows = np.asarray(found, np.float32)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name}: vectors are needed ({error})") from error
     if rows.ndim not in (1, 2):
         raise InputError(f"{name}: float[N, E] is needed, not {rows.shape}")
-    return np.atleast_2d(rows)
+    if rows.shape == (0,):
+        return rows.reshape(0, 0)
+    rows = np.atleast_2d(rows)
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if len(bad):
+        raise InputError(
+            f"{name}: row {bad[0]} is not finite (NaN, inf or beyond float32); a similarity to it "
+            "would mean nothing"
+        )
+    return rows
 
 
 def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    """Scale rows to length 1; a zero row stays zero."""
+    # The largest number first: the squares of very long and very short vectors leave float32.
+    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0)
+    largest[largest == 0] = 1
+    rows = rows / largest
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1)
+
+
+def _is_tame(a: NDArray[np.float32], b: NDArray[np.float32]) -> bool:
+    """Return whether no sum of the dot products comes near the end of float32."""
+    product = np.float64(np.abs(a).max(initial=0)) * np.float64(np.abs(b).max(initial=0))
+    return bool(product * a.shape[1] < 1e38)
+
+
+def _single(values: Any, kind: str) -> NDArray[np.float32]:
+    """Return float32; raises InputError for a number beyond it."""
+    with np.errstate(over="ignore"):
+        found = np.asarray(values, np.float32)
+    if not np.isfinite(found).all():
+        raise InputError(
+            f"a {kind} similarity is beyond float32; scale the embeddings, or use cosine"
+        )
+    return found

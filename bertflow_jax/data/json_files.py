@@ -16,8 +16,16 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise DataNotFoundError(f"{path} is missing") from None
+    except OSError as error:  # a folder, or not readable
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, thousands of digits
-        raise ConfigError(f"{path}: not valid JSON ({error})") from error
+        raise ConfigError(f"{path}: {_why_not_json(path, error)}") from error
+
+
+def _why_not_json(path: Path, error: Exception) -> str:
+    if path.read_bytes().startswith(b"version https://git-lfs"):
+        return "a git-lfs pointer, not the file; run `git lfs pull` in its repository"
+    return f"not valid JSON ({error})"
 
 
 def parse_json_line(line: str, place: str) -> dict[str, Any]:

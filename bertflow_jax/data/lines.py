@@ -34,7 +34,7 @@ def read_lines(path: Path, encoding: str = "utf-8") -> list[str]:
         binary file.
       ConfigError: the encoding is unknown, or none of text.
     """
-    _check_encoding(encoding)
+    check_encoding(encoding)
     data = _read_bytes(path)
     try:
         text = data.decode(encoding)
@@ -60,7 +60,7 @@ def iter_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
     Raises:
       as `read_lines`, while iterating: lines before a bad one have been yielded.
     """
-    _check_encoding(encoding)
+    check_encoding(encoding)
     number = 0
     with _readable(path):
         opener: Any = gzip.open if path.suffix == ".gz" else open
@@ -102,11 +102,12 @@ def _with_byte_order(raw: Any, encoding: str) -> str:
     return name if marked or not start else f"{name}-{sys.byteorder[0]}e"
 
 
-def _check_encoding(encoding: str) -> None:
+def check_encoding(encoding: str) -> None:
+    """Raise ConfigError for what is no encoding of text."""
     try:
         known = codecs.lookup(encoding).name not in _NOT_OF_FILES
         "".encode(encoding)  # refuses a codec from bytes to bytes, such as base64
-    except (LookupError, ValueError):
+    except (LookupError, TypeError, ValueError):
         known = False
     if not known:
         raise ConfigError(

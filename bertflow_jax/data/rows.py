@@ -10,18 +10,19 @@ All but .parquet may be compressed (.gz).
 
 import dataclasses
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from bertflow_jax.data import columns
 from bertflow_jax.data.json_files import parse_json_line
-from bertflow_jax.data.lines import iter_lines
+from bertflow_jax.data.lines import check_encoding, iter_lines
 from bertflow_jax.data.parquet_rows import parquet_blocks
 from bertflow_jax.data.row_blocks import BLOCK, Block, RunningDigest, Survey, survey
 from bertflow_jax.data.tokens import check_text
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
-from bertflow_jax.paths import file_kind
+from bertflow_jax.paths import file_kind, user_path
 
 FORMATS = ("txt", "jsonl", "tsv", "csv", "parquet")
 
@@ -96,7 +97,7 @@ class RowFile:
 
 
 def open_rows(
-    path: Path,
+    path: str | os.PathLike[str],
     file_format: str = "auto",
     column: str = "",
     id_column: str = "",
@@ -107,8 +108,17 @@ def open_rows(
     Raises:
       DataNotFoundError: no such file.
       DataError: a folder or a pipe.
-      ConfigError: an unknown format, or a column of a .txt file.
+      ConfigError: no path, an unknown format or encoding, or a column that is no str or of a .txt
+        file.
     """
+    if not str(path).strip():
+        raise ConfigError("--input is blank; name a file")
+    if "://" in str(path):
+        raise DataNotFoundError(f"--input={path} is no file of this machine; copy it here first")
+    path = user_path(path, "--input")
+    for name, value in (("column", column), ("id_column", id_column)):
+        if not isinstance(value, str):
+            raise ConfigError(f"--{name}={value!r}: must be a str; '' is none")
     kind = file_kind(path)
     if kind == "folder":
         raise DataError(f"--input={path} is a folder; name a file")
@@ -129,6 +139,8 @@ def open_rows(
         )
     if file_format == "txt" and (column or id_column):
         raise ConfigError("--column and --id_column: a txt file has lines, not columns")
+    if file_format != "parquet":
+        check_encoding(encoding)
     return RowFile(path, file_format, column, id_column, encoding)
 
 

@@ -16,21 +16,8 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from bertflow_jax.data.json_files import read_json_object, read_json_object_if_present, write_json
+from bertflow_jax.data.tokenizer_settings import CONFIG, OPTIONS, TokenizerSettings, read_settings
 from bertflow_jax.errors import ConfigError, DataNotFoundError, UnsupportedModelError
-
-_SPECIAL = {
-    "unk_token": "[UNK]",
-    "sep_token": "[SEP]",
-    "pad_token": "[PAD]",
-    "cls_token": "[CLS]",
-    "mask_token": "[MASK]",
-}
-# BertNormalizer's name of an option -> tokenizer_config.json's name of it.
-_OPTIONS = {
-    "lowercase": "do_lower_case",
-    "strip_accents": "strip_accents",
-    "handle_chinese_chars": "tokenize_chinese_chars",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,42 +50,24 @@ def read_tokenizer(folder: Path, do_lower_case: bool | None = None) -> Tokenizer
     Raises DataNotFoundError if there is no tokenizer, ConfigError for a damaged one,
     UnsupportedModelError for one that is not WordPiece and has no tokenizer.json.
     """
-    config = read_json_object_if_present(folder / "special_tokens_map.json")
-    config |= read_json_object_if_present(folder / "tokenizer_config.json")
-    special = {name: _token_text(config.get(name), text) for name, text in _SPECIAL.items()}
+    said = read_settings(folder)
     tokenizer_json = folder / "tokenizer.json"
     if tokenizer_json.exists():
-        backend = _from_tokenizer_json(tokenizer_json, config)
+        backend = _from_tokenizer_json(tokenizer_json, said)
         _check_option(backend, do_lower_case, folder)
+        _compare_vocabularies(backend, folder)
     else:
-        backend = _from_vocab(folder, config, special, do_lower_case)
-    pad_id = backend.token_to_id(special["pad_token"])
+        backend = _from_vocab(folder, said, do_lower_case)
+    pad = said.special["pad_token"]
+    pad_id = backend.token_to_id(pad)
     if pad_id is None:
-        raise ConfigError(f"{folder}: the vocabulary lacks the token {special['pad_token']}")
-    side = config.get("truncation_side", "right")
-    if side not in ("right", "left"):
-        raise ConfigError(f"{folder}/tokenizer_config.json: truncation_side={side!r}")
-    return TokenizerFiles(backend, special, pad_id, _model_max_length(config, folder), side)
+        raise ConfigError(f"{folder}: the vocabulary lacks the token {pad}")
+    return TokenizerFiles(
+        backend, said.special, pad_id, said.model_max_length, said.truncation_side
+    )
 
 
-def _token_text(value: object, default: str) -> str:
-    """Return the text of a token given as a string or as an added-token object."""
-    if isinstance(value, Mapping):
-        value = value.get("content")
-    return value if isinstance(value, str) else default
-
-
-def _model_max_length(config: Mapping[str, Any], folder: Path) -> int | None:
-    value = config.get("model_max_length")
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 3:
-        raise ConfigError(f"{folder}/tokenizer_config.json: model_max_length={value!r}")
-    # "No limit" is written as int(1e30), which no int32 or Rust usize holds.
-    return int(value) if value < 2**31 else None
-
-
-def _from_tokenizer_json(path: Path, config: Mapping[str, Any]) -> tokenizers.Tokenizer:
+def _from_tokenizer_json(path: Path, said: TokenizerSettings) -> tokenizers.Tokenizer:
     content = read_json_object(path)
     # Stored truncation and padding are the settings of whoever saved the file.
     content |= {"truncation": None, "padding": None}
@@ -106,18 +75,37 @@ def _from_tokenizer_json(path: Path, config: Mapping[str, Any]) -> tokenizers.To
     if not isinstance(normalizer, dict):
         raise ConfigError(f"{path}: normalizer is not an object")
     if normalizer.get("type") == "BertNormalizer":
-        for option, name in _OPTIONS.items():
-            if name in config and config[name] != normalizer.get(option):
+        for option, value in said.options.items():
+            if value != normalizer.get(option):
                 warnings.warn(
-                    f"{path.parent}: tokenizer_config.json says {name}={config[name]}, "
-                    f"tokenizer.json {normalizer.get(option)}; the former is used",
+                    f"{path.parent}: {CONFIG} says {OPTIONS[option]}={value}, tokenizer.json "
+                    f"{normalizer.get(option)}; the former is used",
                     stacklevel=2,
                 )
-                normalizer[option] = config[name]
+                normalizer[option] = value
     try:
-        return tokenizers.Tokenizer.from_str(json.dumps(content))
+        backend = tokenizers.Tokenizer.from_str(json.dumps(content))
+        backend.encode("a")  # what is found missing at the first text is refused here
     except Exception as error:  # tokenizers raises the bare Exception class
         raise ConfigError(f"{path}: not a tokenizer this package can read ({error})") from error
+    unknown = str(getattr(backend.model, "unk_token", None))
+    if isinstance(backend.model, models.WordPiece) and backend.model.token_to_id(unknown) is None:
+        raise ConfigError(f"{path}: model.vocab lacks {unknown}, which unknown words become")
+    return backend
+
+
+def _compare_vocabularies(backend: tokenizers.Tokenizer, folder: Path) -> None:
+    """Warn where a vocab.txt beside the tokenizer.json, edited say, gives tokens other ids."""
+    if not (folder / "vocab.txt").is_file():
+        return
+    listed, used = _read_vocab(folder / "vocab.txt"), backend.get_vocab()
+    other = next((token for token in listed if used.get(token) != listed[token]), None)
+    if other is not None:
+        warnings.warn(
+            f"{folder}: the token {other!r} is {listed[other]} in vocab.txt and {used.get(other)} "
+            "in tokenizer.json; the latter is used: delete the file that is out of date",
+            stacklevel=2,
+        )
 
 
 def _lowercase(backend: tokenizers.Tokenizer) -> bool | None:
@@ -135,14 +123,13 @@ def _check_option(backend: tokenizers.Tokenizer, asked: bool | None, folder: Pat
 
 
 def _from_vocab(
-    folder: Path,
-    config: Mapping[str, Any],
-    special: Mapping[str, str],
-    do_lower_case: bool | None,
+    folder: Path, said: TokenizerSettings, do_lower_case: bool | None
 ) -> tokenizers.Tokenizer:
-    kind = str(config.get("tokenizer_class") or "BertTokenizer")
-    if kind not in ("BertTokenizer", "BertTokenizerFast"):
-        raise UnsupportedModelError(f"{folder}: tokenizer_class={kind} without a tokenizer.json")
+    if said.kind not in ("BertTokenizer", "BertTokenizerFast"):
+        raise UnsupportedModelError(
+            f"{folder}: tokenizer_class={said.kind} without a tokenizer.json"
+        )
+    special, options = said.special, said.options
     vocab = _read_vocab(folder / "vocab.txt")
     unknown = special["unk_token"]
     for token in (unknown, special["cls_token"], special["sep_token"]):
@@ -151,9 +138,9 @@ def _from_vocab(
     backend = tokenizers.Tokenizer(models.WordPiece(vocab, unk_token=unknown))
     backend.normalizer = normalizers.BertNormalizer(
         clean_text=True,
-        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
-        strip_accents=config.get("strip_accents"),
-        lowercase=_decide_lower_case(folder, config, vocab, do_lower_case),
+        handle_chinese_chars=options.get("handle_chinese_chars", True) is True,
+        strip_accents=options.get("strip_accents"),
+        lowercase=_decide_lower_case(folder, options.get("lowercase"), vocab, do_lower_case),
     )
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix="##")
@@ -166,29 +153,35 @@ def _from_vocab(
 
 def _read_vocab(path: Path) -> dict[str, int]:
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise DataNotFoundError(
             f"{path.parent} has no tokenizer; looked for tokenizer.json and vocab.txt"
         ) from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 ({error})") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+    if text.startswith("version https://git-lfs"):
+        raise ConfigError(
+            f"{path} is a git-lfs pointer, not the vocabulary; run `git lfs pull` in its repository"
+        )
+    lines = text.split("\n")
     # A vocabulary may hold U+2028 or U+0085 as tokens: only \n separates lines.
     lines = lines[:-1] if lines[-1] == "" else lines
     return {line.removesuffix("\r"): i for i, line in enumerate(lines)}
 
 
 def _decide_lower_case(
-    folder: Path, config: Mapping[str, Any], vocab: Mapping[str, int], asked: bool | None
+    folder: Path, said: bool | None, vocab: Mapping[str, int], asked: bool | None
 ) -> bool:
-    said = config.get("do_lower_case")
     if said is not None:
         if asked is not None and asked != said:
             raise ConfigError(
                 f"do_lower_case={asked} contradicts {folder}/tokenizer_config.json, which says "
                 f"{said}; leave the option out"
             )
-        return bool(said)
+        return said
     if asked is not None:
         return asked
     cased = any(token != token.lower() for token in vocab if not token.startswith("["))
@@ -216,7 +209,7 @@ def write_tokenizer(files: TokenizerFiles, folder: Path, max_length: int) -> Non
     write_json(folder / "tokenizer.json", content)
     config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     if (content.get("normalizer") or {}).get("type") == "BertNormalizer":
-        options = {name: content["normalizer"].get(option) for option, name in _OPTIONS.items()}
+        options = {name: content["normalizer"].get(option) for option, name in OPTIONS.items()}
         config = {"tokenizer_class": "BertTokenizer", **options}
     config |= {
         name: token

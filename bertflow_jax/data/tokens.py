@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import numbers
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -88,6 +89,12 @@ class TextTokenizer:
           lower_first: lower-case the text before the tokenizer sees it.
         """
         files = read_tokenizer(folder, do_lower_case)
+        if files.pad_id >= vocab_size:
+            raise ConfigError(
+                f"{folder}: the padding token {files.special['pad_token']} has id {files.pad_id}, "
+                f"but the encoder's embedding table has {vocab_size} rows; tokenizer and weights "
+                "do not belong together"
+            )
         limit = _max_length(max_length, default_max_length, files.model_max_length, positions)
         return cls(files, limit, vocab_size, lower_first)
 
@@ -200,8 +207,7 @@ class TextTokenizer:
 
 def _max_length(user: int | None, folder: int | None, tokenizer: int | None, table: int) -> int:
     if user is not None:
-        if isinstance(user, bool) or not isinstance(user, int) or user < 3:
-            raise ConfigError(f"max_length={user!r} must be an integer >= 3: [CLS], a token, [SEP]")
+        user = check_max_length(user)
         if user > table:
             raise ConfigError(
                 f"max_length={user} is beyond the encoder's position table of {table} rows"
@@ -213,6 +219,13 @@ def _max_length(user: int | None, folder: int | None, tokenizer: int | None, tab
             )
     asked = user if user is not None else folder
     return min(limit for limit in (asked, tokenizer, table) if limit is not None)
+
+
+def check_max_length(value: object) -> int:
+    """Return a caller's max_length; raises ConfigError unless it is an integer >= 3."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 3:
+        raise ConfigError(f"max_length={value!r} must be an integer >= 3: [CLS], a token, [SEP]")
+    return int(value)
 
 
 def iter_texts(texts: Iterable[object]) -> Iterator[object]:

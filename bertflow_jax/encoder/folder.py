@@ -9,7 +9,6 @@ that is read here: the code is for sentence-transformers).
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from bertflow_jax.data.json_files import (
     read_json,
@@ -65,7 +64,30 @@ def _read_own(folder: Path) -> EncoderFolder:
     names = {field.name for field in dataclasses.fields(EncoderFolder)} - {"path"}
     if set(fields) != names:
         raise ConfigError(f"{folder / OWN_SETTINGS}: fields {sorted(names)} are expected")
+    path = folder / OWN_SETTINGS
+    for name in ("normalize", "lower_first"):
+        _require_switch(fields[name], name, path)
+    _require_length(fields["max_length"], "max_length", path)
+    if not isinstance(fields["pooling"], str | None):
+        raise ConfigError(f"{path}: pooling={fields['pooling']!r} must be a name, or null")
     return EncoderFolder(folder, **fields)
+
+
+def _require_switch(value: object, name: str, path: Path) -> bool:
+    """Return a true or false; a word such as "false" would count as true."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{path}: {name}={value!r} must be true or false")
+    return value
+
+
+def _require_length(value: object, name: str, path: Path) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 3:
+        raise ConfigError(
+            f"{path}: {name}={value!r} must be an integer >= 3 ([CLS], a token, [SEP]), or null"
+        )
+    return value
 
 
 def has_postprocess(folder: Path) -> bool:
@@ -84,13 +106,17 @@ def _read_sentence_transformers(folder: Path) -> EncoderFolder:
             "Pooling and perhaps a Normalize are"
         )
     transformer, pooling = modules[0][1], modules[1][1]
-    settings = read_json_object_if_present(transformer / "sentence_bert_config.json")
+    path = transformer / "sentence_bert_config.json"
+    settings = read_json_object_if_present(path)
+    lower_first = settings.get("do_lower_case")
     return EncoderFolder(
         transformer,
         pooling=_st_pooling(pooling / "config.json"),
         normalize=kinds[-1] == "Normalize",
-        max_length=_st_max_length(settings, transformer),
-        lower_first=bool(settings.get("do_lower_case", False)),
+        max_length=_require_length(settings.get("max_seq_length"), "max_seq_length", path),
+        lower_first=_require_switch(
+            False if lower_first is None else lower_first, "do_lower_case", path
+        ),
     )
 
 
@@ -130,13 +156,6 @@ def _st_pooling(path: Path) -> str:
             "and max is. Pass pooling= to replace it"
         )
     return names[0]
-
-
-def _st_max_length(settings: Mapping[str, Any], folder: Path) -> int | None:
-    value = settings.get("max_seq_length")
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 3):
-        raise ConfigError(f"{folder}/sentence_bert_config.json: max_seq_length={value!r}")
-    return value
 
 
 def write_folder_settings(

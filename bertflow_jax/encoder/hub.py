@@ -66,6 +66,10 @@ def resolve_folder(
     InputError for arguments of the wrong form.
     """
     access = HubAccess(token, cache_dir, local_files_only)
+    if revision is not None and not (isinstance(revision, str) and revision.strip()):
+        raise InputError(
+            f"revision={revision!r}: must be a branch, a tag or a commit, or be left out"
+        )
     folder = user_path(path_or_hub_id, "encoder")
     name = os.fspath(path_or_hub_id)
     if not name.strip():

@@ -136,7 +136,8 @@ def _layers(base: str, num_layers: int, name: str) -> tuple[int, ...]:
 
 
 def _count(match: re.Match[str], num_layers: int, name: str) -> int:
-    count = int(match.group(1))
+    # The length first: Python refuses to read thousands of digits.
+    count = int(match.group(1)[:9])
     if count > num_layers:
         raise ConfigError(f"pooling {name!r}: the encoder has only {num_layers} layers")
     return count

@@ -9,14 +9,14 @@ import jax
 import numpy as np
 
 from bertflow_jax.data.json_files import write_json
-from bertflow_jax.data.tokens import TextTokenizer
+from bertflow_jax.data.tokens import TextTokenizer, check_max_length
 from bertflow_jax.encoder.bert import Params
 from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig, read_config
 from bertflow_jax.encoder.folder import EncoderFolder, read_folder, write_folder_settings
 from bertflow_jax.encoder.hf_layout import params_digest, save_params
 from bertflow_jax.encoder.hf_weights import WeightAudit, load_params
 from bertflow_jax.encoder.hub import resolve_folder
-from bertflow_jax.encoder.pooling import PoolingSpec, parse_pooling
+from bertflow_jax.encoder.pooling import POOLING_NAMES, PoolingSpec, parse_pooling
 from bertflow_jax.encoder.usage import Usage, read_usage, write_usage
 from bertflow_jax.errors import ConfigError, WeightsError
 
@@ -104,7 +104,7 @@ def load_encoder(
         folder.path,
         vocab_size=config.vocab_size,
         positions=config.max_position_embeddings,
-        max_length=max_length or None,
+        max_length=max_length,
         default_max_length=folder.max_length,
         do_lower_case=do_lower_case,
         lower_first=folder.lower_first,
@@ -148,13 +148,17 @@ def save_encoder(encoder: Encoder, folder: Path) -> None:
     write_usage(folder, usage)
 
 
-def check_settings(pooling: object, max_length: object, dtype: object) -> None:
-    """Refuse what would count as not given."""
-    if isinstance(pooling, str) and not pooling.strip():
+def check_settings(
+    pooling: object, max_length: object, dtype: object, do_lower_case: object = None
+) -> None:
+    """Raise ConfigError for a wrong type, and for what would count as not given."""
+    if do_lower_case is not None and not isinstance(do_lower_case, bool):
+        raise ConfigError(f"do_lower_case={do_lower_case!r}: must be True, False or None")
+    if pooling is not None and not isinstance(pooling, str):
+        raise ConfigError(f"unknown pooling {pooling!r}; the names are: {POOLING_NAMES}")
+    if pooling is not None and not pooling.strip():
         raise ConfigError("pooling is blank; name one, or leave it out")
-    if max_length is not None and not max_length:
-        raise ConfigError(
-            f"max_length={max_length!r} must be an integer >= 3: [CLS], a token, [SEP]"
-        )
+    if max_length is not None:
+        check_max_length(max_length)
     if not isinstance(dtype, str):
         raise ConfigError(f"dtype={dtype!r}: one of {', '.join(COMPUTE_DTYPES)} is needed")

@@ -127,4 +127,9 @@ def _includes_prompt(folder: Path) -> bool:
         return True
     modules = read_modules(folder)
     settings = read_json_object_if_present(modules[1][1] / "config.json") if modules[1:] else {}
-    return bool(settings.get("include_prompt", True))
+    value = settings.get("include_prompt", True)
+    if not isinstance(value, bool):
+        raise ConfigError(
+            f"{modules[1][1] / 'config.json'}: include_prompt={value!r} must be true or false"
+        )
+    return value

@@ -33,10 +33,11 @@ import jax.numpy as jnp
 import numpy as np
 import tokenizers
 
+from bertflow_jax.checks import check_switch
 from bertflow_jax.data.json_files import write_json
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.embedding import unit_length
-from bertflow_jax.errors import ConfigError, WorkdirError
+from bertflow_jax.errors import ConfigError, InputError, WorkdirError
 from bertflow_jax.export.places import PLATFORMS, check_platforms, place_of
 from bertflow_jax.export.readme import readme
 from bertflow_jax.training.supervised_optimizer import split_params
@@ -74,9 +75,13 @@ def export_encoder(
       What manifest.json says.
 
     Raises:
+      InputError: no SentenceEncoder, or a normalize that is not True or False.
       ConfigError: an unknown platform, or flatbuffers, which `jax.export` needs, is not installed.
       WorkdirError: the folder is not empty or cannot be written.
     """
+    if not isinstance(encoder, SentenceEncoder):
+        raise InputError(f"a SentenceEncoder is needed, not {type(encoder).__name__}")
+    normalize = check_switch(normalize, "normalize")
     platforms = check_platforms(platforms)
     target = place_of(folder)
     serialized, params, described = _function(encoder, platforms, normalize)

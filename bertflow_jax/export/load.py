@@ -27,7 +27,18 @@ class Encoder:
         self.call = jax.jit(exported.call)  # (params, ids int32[B, 16 t], mask) -> float32[B, E]
 
     def encode(self, texts: Sequence[str], batch_size: int = 32) -> np.ndarray:
-        """Embed texts in batches of one padded size, those of like length together."""
+        """Embed texts in batches of one padded size, those of like length together.
+
+        Raises TypeError for a bare str or a row that is no str, ValueError for a batch_size < 1.
+        """
+        if isinstance(texts, str | bytes) or not hasattr(texts, "__iter__"):
+            raise TypeError(f"a list of str is expected, not {type(texts).__name__}")
+        texts = list(texts)
+        for row, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise TypeError(f"row {row} is {type(text).__name__}, not str")
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError(f"batch_size={batch_size!r}: must be an integer >= 1")
         texts = [t.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for t in texts]
         texts = [t.lower() for t in texts] if self.manifest["lower_first"] else texts
         vectors = np.zeros((len(texts), self.manifest["dimension"]), np.float32)

@@ -14,8 +14,9 @@ _KNOWN = (*PLATFORMS, "rocm")
 
 def check_platforms(platforms: Sequence[str], name: str = "platforms") -> tuple[str, ...]:
     """Return the platforms; raises ConfigError for none, one twice, or an unknown one."""
-    if isinstance(platforms, str) or not platforms or set(platforms) - set(_KNOWN):
-        given = platforms if isinstance(platforms, str) else ",".join(platforms)
+    listed = isinstance(platforms, list | tuple) and all(isinstance(p, str) for p in platforms)
+    if not listed or not platforms or set(platforms) - set(_KNOWN):
+        given = ",".join(platforms) if listed else platforms
         raise ConfigError(f"{name}={given}: must be some of {', '.join(_KNOWN)}")
     if len(set(platforms)) < len(platforms):
         raise ConfigError(f"{name}={','.join(platforms)}: one is named twice")
@@ -28,9 +29,9 @@ def place_of(folder: str | os.PathLike[str], flag: str = "--output") -> Path:
     Raises:
       WorkdirError: it holds something, is no folder, or its parent is not writable; names `flag`.
     """
-    if not os.fspath(folder).strip():
+    if not str(folder).strip():
         raise WorkdirError(f"{flag} is blank; name a folder")
-    if "://" in os.fspath(folder):
+    if "://" in str(folder):
         raise WorkdirError(f"{flag}={folder} is no folder of this machine, and no other is written")
     path = Path(os.path.abspath(user_path(folder, flag)))
     target = prepare_output(path.parent, flag) / path.name

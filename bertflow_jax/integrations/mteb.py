@@ -19,7 +19,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from bertflow_jax.data.tokens import check_text
+from bertflow_jax.checks import check_count
+from bertflow_jax.data.tokens import check_text, iter_texts
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.errors import ConfigError, InputError, MissingPackageError
 
@@ -81,6 +82,10 @@ class MTEBEncoder(AbsEncoder):
                 f"a SentenceEncoder is needed, not {type(encoder).__name__}; from_pretrained takes "
                 "a folder, from_checkpoint a workdir"
             )
+        if batch_size is not None:
+            check_count(batch_size, "batch_size", 1)
+        if isinstance(languages, str):
+            raise ConfigError(f"languages={languages!r}: a list is needed, [{languages!r}]")
         self.model = encoder
         self.batch_size = batch_size
         prompts = {name: text for name, text in encoder.encoder.usage.prompts.items() if text}
@@ -226,7 +231,7 @@ def _texts(inputs: Iterable[Mapping[str, Any]], task: str) -> Iterator[Any]:
                 f"{task} hands over {', '.join(map(str, batch)) or 'nothing'}, not text; "
                 "choose tasks whose modality is text"
             )
-        yield from batch["text"]
+        yield from iter_texts(batch["text"])
 
 
 def _check_arguments(kwargs: Mapping[str, Any]) -> None:

@@ -120,6 +120,8 @@ class _VectorTable:
 
 
 def _sentences(samples: Iterable[Sequence[Any]]) -> list[str]:
+    if isinstance(samples, str | bytes) or not isinstance(samples, Iterable):
+        raise InputError(f"a list of sentences is expected, not {type(samples).__name__}")
     return [_sentence(words, row) for row, words in enumerate(samples)]
 
 

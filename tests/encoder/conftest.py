@@ -58,20 +58,28 @@ def small_params():
     return random_params(SMALL)
 
 
+def write_bert(
+    folder: Path, seed: int = 0, pooler: bool = True, config=SMALL, *, params=None, vocab=VOCAB
+) -> Path:
+    """Write an encoder folder: weights, config.json, vocab.txt, tokenizer_config.json."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config.to_hf_dict()))
+    (folder / "vocab.txt").write_text("\n".join(vocab) + "\n")
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "BertTokenizer", "do_lower_case": True})
+    )
+    if params is None:
+        params = random_params(config, seed, pooler)
+    save_params(params, folder / "model.safetensors")
+    return folder
+
+
 @pytest.fixture
 def bert_folder(tmp_path: Path) -> Callable[..., Path]:
-    """Return a writer of encoder folders: weights, config.json, vocab.txt, tokenizer_config.json."""
+    """Return a writer of encoder folders of a given name; see `write_bert`."""
 
     def write(name: str = "bert", seed: int = 0, pooler: bool = True, config=SMALL) -> Path:
-        folder = tmp_path / name
-        folder.mkdir(parents=True)
-        (folder / "config.json").write_text(json.dumps(config.to_hf_dict()))
-        (folder / "vocab.txt").write_text("\n".join(VOCAB) + "\n")
-        (folder / "tokenizer_config.json").write_text(
-            json.dumps({"tokenizer_class": "BertTokenizer", "do_lower_case": True})
-        )
-        save_params(random_params(config, seed, pooler), folder / "model.safetensors")
-        return folder
+        return write_bert(tmp_path / name, seed, pooler, config)
 
     return write
 

@@ -159,7 +159,7 @@ def test_program_size_does_not_depend_on_depth(small_config):
     assert lengths[0] == lengths[1]
 
 
-def test_float32_matmuls_ask_for_the_highest_precision(small_config):
+def test_e07_float32_matmuls_ask_for_the_highest_precision(small_config):
     """Catches float32 matmuls left at an accelerator's default of fewer bits (case E07)."""
     shapes = jax.eval_shape(lambda k: init_params(small_config, k, False), jax.random.key(0))
     with jax.default_matmul_precision("bfloat16"):

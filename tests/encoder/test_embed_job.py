@@ -211,8 +211,8 @@ def test_killed_and_started_again(bert_folder, tmp_path):
     assert (tmp_path / "out.npy").read_bytes() == (tmp_path / "straight.npy").read_bytes()
 
 
-def test_eight_devices_give_the_vectors_of_one(encoder, bert_folder, tmp_path):
-    """Case E06: a batch that does not divide by the devices loses no row and moves none."""
+def test_e06_eight_devices_give_the_vectors_of_one(encoder, bert_folder, tmp_path):
+    """E06: a batch that does not divide by the devices loses no row and moves none."""
     program = (
         "import sys, numpy as np, jax\n"
         "from bertflow_jax import SentenceEncoder\n"

@@ -25,8 +25,8 @@ def as_users_run_it():
         yield
 
 
-def test_tiny_bert_is_hugging_faces(shared):
-    """TF32 is off by 1e-3 here."""
+def test_e07_tiny_bert_is_hugging_faces(shared):
+    """E07: TF32 is off by 1e-3 here."""
     folder = shared / "fixtures" / "tiny_bert" / "safetensors"
     expected = np.load(folder.parent / "expected.npz")
     config = read_config(folder)
@@ -40,8 +40,8 @@ def test_tiny_bert_is_hugging_faces(shared):
     np.testing.assert_allclose(got, (last * weights).sum(1) / weights.sum(1), atol=1e-4)
 
 
-def test_wide_products_are_exact(make_params, reference_bert, small_config):
-    """Sums of 1,024 terms: where a rounded factor shows, and which a small encoder does not have."""
+def test_e07_wide_products_are_exact(make_params, reference_bert, small_config):
+    """E07: sums of 1,024 terms: where a rounded factor shows, and which a small encoder does not have."""
     config = dataclasses.replace(
         small_config, hidden_size=256, intermediate_size=1024, num_attention_heads=4
     )
@@ -56,8 +56,8 @@ def test_wide_products_are_exact(make_params, reference_bert, small_config):
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-def test_packed_texts_and_batches_of_any_size_give_one_vector(bert_folder, pooling):
-    """A row shared with other texts, another batch, another order: the vector stays."""
+def test_e07_packed_texts_and_batches_of_any_size_give_one_vector(bert_folder, pooling):
+    """E07: a row shared with other texts, another batch, another order: the vector stays."""
     encoder = SentenceEncoder.from_pretrained(bert_folder(), pooling)
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice([*"abcdefgh", "the", "dog"], n)) for n in rng.integers(1, 13, 60)]

@@ -119,17 +119,6 @@ def test_sentence_transformers_folder_is_honoured_unless_overridden(bert_folder)
     )
 
 
-def test_released_reading_of_last_two_is_first_and_last(bert_folder):
-    """Case E05: the released avg-last-2 averages layers 1 and L; ours says so."""
-    folder = bert_folder()
-    released, first_last, last2 = (
-        SentenceEncoder.from_pretrained(folder, pooling=name).identity()["pooling"]
-        for name in ("avg-last-2", "first_last", "last2")
-    )
-    assert released == first_last == "layers=(1,3),mean"
-    assert last2 == "layers=(2,3),mean"
-
-
 @pytest.mark.parametrize("order", [("first_last", "mean"), ("mean", "first_last")])
 def test_saving_over_an_older_save(bert_folder, tmp_path, order):
     """The settings of the older layout stayed and were believed: another pooling came back."""

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bertflow_jax.data.batches import BatchShapes
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.errors import (
     BertFlowError,
@@ -42,67 +41,6 @@ def test_vectors_match_the_equations(encoder, reference_bert, small_params, smal
         ids = encoder.encoder.tokenizer([text]).ids[0][None]
         states, _ = reference_bert(small_params, small_config, ids, np.ones_like(ids))
         np.testing.assert_allclose(vector, states[-1, 0].mean(0), atol=2e-5)
-
-
-@pytest.mark.device
-def test_a_vector_does_not_depend_on_its_batch(encoder):
-    """Case E02: alone, in batches of 8 and 32, shuffled, and beside a text at the length limit."""
-    rng = np.random.default_rng(0)
-    texts = [" ".join(rng.choice([*"abcdefgh", "the", "dog"], n)) for n in rng.integers(1, 13, 40)]
-    alone = np.stack([encoder.encode(text) for text in texts])
-    for batch_size in (8, 32):
-        np.testing.assert_allclose(encoder.encode(texts, batch_size), alone, atol=1e-5)
-    order = rng.permutation(len(texts))
-    shuffled = encoder.encode([texts[i] for i in order], batch_size=32)
-    np.testing.assert_allclose(shuffled, alone[order], atol=1e-5)
-    beside = encoder.encode([texts[0], "dog " * 500, *texts[1:]], batch_size=32)
-    np.testing.assert_allclose(np.delete(beside, 1, axis=0), alone, atol=1e-5)
-
-
-def test_empty_and_blank_texts(encoder):
-    """Case E01: [] has a width, and blanks are [CLS] [SEP] in the right row."""
-    empty = encoder.encode([])
-    assert empty.shape == (0, 16)
-    assert empty.dtype == np.float32
-    vectors = encoder.encode(["a", "", " ", "b"])
-    assert np.isfinite(vectors).all()
-    np.testing.assert_allclose(vectors[1], vectors[2], atol=1e-6)
-    np.testing.assert_allclose(vectors[[0, 3]], encoder.encode(["a", "b"]), atol=1e-5)
-    assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
-
-
-def test_a_bare_string_is_one_text(encoder):
-    """Catches one vector per letter (case E01)."""
-    vector = encoder.encode("the dog")
-    assert vector.shape == (16,)
-    np.testing.assert_allclose(vector, encoder.encode(["the dog"])[0], atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (["a", None], "row 1 is NoneType"),
-        (["a", float("nan")], "row 1 is float .nan."),
-        ([b"a"], "row 0 is bytes"),
-    ],
-)
-def test_bad_rows_are_named(encoder, texts, message):
-    with pytest.raises(InputError, match=message):
-        encoder.encode(texts)
-
-
-def test_number_of_compilations_is_bounded_and_zero_on_a_second_pass(bert_folder):
-    """Case E06: shapes come from a known set, whatever the lengths."""
-    encoder = SentenceEncoder.from_pretrained(bert_folder(), max_length=20)
-    rng = np.random.default_rng(1)
-    texts = ["a " * n for n in rng.integers(0, 60, 300)]
-    before = set(encoder.compiled_shapes)  # shared by all encoders of this architecture
-    vectors = encoder.encode(texts, batch_size=8)
-    compiled = encoder.compiled_shapes
-    assert set(compiled) - before <= set(BatchShapes(20, 8).all())
-    assert {(4, 32), (2, 64)} & set(compiled)
-    np.testing.assert_array_equal(encoder.encode(texts, batch_size=8), vectors)
-    assert encoder.compiled_shapes == compiled
 
 
 def test_warmup_compiles_all_there_is_to_compile(bert_folder, small_config):
@@ -177,38 +115,6 @@ def test_bad_rows_of_a_stream_have_their_number_in_the_stream(encoder):
         list(stream)
 
 
-def test_cut_texts_are_counted_once(encoder, caplog):
-    """Case T03: silent truncation, or a warning for each of a million texts."""
-    long = "dog " * 60
-    encoder.encode([long, "a", long, "b"])
-    assert [r.getMessage() for r in caplog.records if "cut" in r.getMessage()] == [
-        "2 of 4 texts are longer than max_length=40 tokens and were cut"
-    ]
-    caplog.clear()
-    encoder.encode([long], on_overflow="ignore")
-    assert not caplog.records
-    with pytest.raises(InputError, match="1 of rows 0 to 1 are longer than max_length=40"):
-        encoder.encode(["a", long], on_overflow="error")
-    with pytest.raises(ConfigError, match="on_overflow='drop': one of warn, error, ignore"):
-        encoder.encode(["a"], on_overflow="drop")
-
-
-@pytest.mark.parametrize("count", [7, 33])
-def test_any_number_of_rows_comes_back(encoder, count):
-    """Case E06: a last partial batch is neither dropped nor padded into the result."""
-    texts = [TEXTS[i % 5] for i in range(count)]
-    vectors = encoder.encode(texts, batch_size=8)
-    assert vectors.shape == (count, 16)
-    expected = encoder.encode(TEXTS, batch_size=8)[np.arange(count) % 5]
-    np.testing.assert_allclose(vectors, expected, atol=1e-5)
-
-
-def test_long_text_is_the_text_cut_by_hand(encoder):
-    """Case T03: 40 positions hold [CLS], 38 tokens and [SEP]."""
-    long, cut = encoder.encode(["dog " * 3000, "dog " * 38])
-    np.testing.assert_array_equal(long, cut)
-
-
 def test_normalize(encoder):
     vectors = encoder.encode(TEXTS)
     unit = encoder.encode(TEXTS, normalize=True)
@@ -258,19 +164,6 @@ def test_the_row_that_is_not_finite_is_named_and_not_its_neighbours(encoder):
     broken = SentenceEncoder(dataclasses.replace(encoder.encoder, params=params))
     with pytest.raises(InputError, match="row 3 is not finite"):
         broken.encode(["a", "b", "the dog", "a h b", "c"])
-
-
-@pytest.mark.parametrize("batch_size", [0, -1, 2.5, "3", True])
-def test_batch_size_is_a_positive_integer(encoder, batch_size):
-    with pytest.raises(InputError, match=f"batch_size={batch_size!r}: must be an integer >= 1"):
-        encoder.encode(["a"], batch_size=batch_size)
-
-
-@pytest.mark.parametrize("texts", [np.array("abc"), 5, None])
-def test_what_cannot_be_walked_is_no_list_of_texts(encoder, texts):
-    """Catches "iteration over a 0-d array"."""
-    with pytest.raises(InputError, match=f"not {type(texts).__name__}"):
-        encoder.encode(texts)
 
 
 @pytest.mark.parametrize("place", ["", "file", "file/below"])
