@@ -2,7 +2,7 @@
 
 A fitted flow, raw embeddings beside it:
   python evaluate.py --workdir=runs/demo
-An encoder without a flow, or with one that was imported or saved by itself (--flow=FOLDER):
+An encoder without a flow, or with one imported or saved by itself (--flow=PATH_OR_HUB_ID):
   python evaluate.py --encoder=mini_bert --pooling=mean
 Baselines and flows fitted on each task's own text, one row each:
   python evaluate.py --encoder=mini_bert --data_dir=DIR --rows=standardize,whitening,flow

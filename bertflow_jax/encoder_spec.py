@@ -21,7 +21,7 @@ class EncoderSpec:
       workdir: of a train.py run (a folder or gs://): encoder and flow.
       step: with workdir: of the checkpoint; `best`, or None for the newest good one.
       revision: with encoder: branch, tag or commit of a Hub id; None takes the main branch.
-      flow: with encoder: folder of a saved flow, Whitening, ...
+      flow: with encoder: folder or Hub id of a saved flow, Whitening, ...
       pooling: with encoder; None takes the folder's own.
       max_length: with encoder: tokens a text; None takes the folder's.
       dtype: with encoder: compute type; None is float32.
@@ -62,14 +62,14 @@ class EncoderSpec:
     def load(self) -> "SentenceEncoder":
         """Load it; raises a BertFlowError that names what is missing or damaged."""
         from bertflow_jax.embed import SentenceEncoder
-        from bertflow_jax.postprocess import load
+        from bertflow_jax.postprocess import from_pretrained
 
         self.check()
         if self.workdir is not None:
             return SentenceEncoder.from_checkpoint(self.workdir, parse_step(self.step))
         assert self.encoder is not None
         # First, so that a wrong path is told before the seconds that loading an encoder takes.
-        processor = None if self.flow is None else load(self.flow)
+        processor = None if self.flow is None else from_pretrained(self.flow)
         encoder = SentenceEncoder.from_pretrained(
             self.encoder,
             self.pooling,

@@ -20,7 +20,9 @@ flags.DEFINE_string(
     "revision", None, "With --encoder: branch, tag or commit of a Hub id; default: its main branch."
 )
 flags.DEFINE_string(
-    "flow", None, "With --encoder: folder of a saved or imported flow, or of a saved Whitening, ..."
+    "flow",
+    None,
+    "With --encoder: folder or Hub id of a saved or imported flow, or of a saved Whitening, ...",
 )
 flags.DEFINE_string(
     "pooling",

@@ -119,7 +119,7 @@ def check_options(options: EvalOptions) -> None:
         if options.step is not None:
             raise ConfigError("--step is a checkpoint of a --workdir; an encoder has none")
         if options.flow is not None and not options.flow.strip():
-            raise ConfigError("--flow is blank; name the folder of a saved flow")
+            raise ConfigError("--flow is blank; name the folder or Hub id of a saved flow")
     else:
         _check_workdir(options)
     _check_rows(options)

@@ -185,10 +185,10 @@ def _encoder_source(options: EvalOptions) -> _Source:
     return _Source(encoder, identity, processor, options.config or Config(), None, model, None)
 
 
-def _load_postprocess(folder: str) -> "PostProcessor":
+def _load_postprocess(name: str) -> "PostProcessor":
     from bertflow_jax import postprocess
 
-    return postprocess.load(folder)
+    return postprocess.from_pretrained(name)
 
 
 def _fit_texts(

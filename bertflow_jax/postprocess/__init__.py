@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bertflow_jax.postprocess.base import PostProcessor, PureTransform
     from bertflow_jax.postprocess.compose import Compose
     from bertflow_jax.postprocess.flow import Flow
-    from bertflow_jax.postprocess.kinds import load
+    from bertflow_jax.postprocess.kinds import from_pretrained, load
     from bertflow_jax.postprocess.reduce import Reduce
     from bertflow_jax.postprocess.standardize import Center, Standardize
     from bertflow_jax.postprocess.whitening import NATSV, Whitening
@@ -26,6 +26,7 @@ _HOME = {
     "Reduce": "reduce",
     "Standardize": "standardize",
     "Whitening": "whitening",
+    "from_pretrained": "kinds",
     "load": "kinds",
 }
 
@@ -39,6 +40,7 @@ __all__ = [
     "Reduce",
     "Standardize",
     "Whitening",
+    "from_pretrained",
     "load",
 ]
 

@@ -1,10 +1,12 @@
 """Every kind of post-processor by its name, and the reader of a folder of any kind."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from bertflow_jax.errors import CheckpointError, DataNotFoundError
+from bertflow_jax.hub_access import HubAccess
 from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.affine import AffineProcessor
 from bertflow_jax.postprocess.base import PostProcessor
@@ -42,3 +44,25 @@ def load(folder: str | Path) -> PostProcessor:
     if kind not in AFFINE:
         raise CheckpointError(f"{file}: unknown kind {kind!r}; known: {', '.join(AFFINE)}")
     return AFFINE[kind].load(path)
+
+
+def from_pretrained(
+    path_or_hub_id: str | os.PathLike[str],
+    *,
+    revision: str | None = None,
+    access: HubAccess | None = None,
+) -> PostProcessor:
+    """Read a post-processor of any kind from a folder, or from a repository it was pushed to.
+
+    Args:
+      path_or_hub_id: what `--flow` takes.
+      revision: branch, tag or commit of a Hub id.
+      access: how the Hub is asked; None: as its environment says.
+
+    Raises:
+      DataNotFoundError: it cannot be had; the text says why.
+      CheckpointError: as `load`.
+    """
+    from bertflow_jax.integrations.hub import fetch_processor
+
+    return load(fetch_processor(path_or_hub_id, revision, access or HubAccess()))

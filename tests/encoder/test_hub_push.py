@@ -1,5 +1,6 @@
 """What is pushed to a local Hub, and what comes back from it."""
 
+import dataclasses
 import json
 import logging
 import os
@@ -14,6 +15,7 @@ from fake_hub import TOKEN
 from huggingface_hub import ModelCard, constants
 
 from bertflow_jax import Compose, Flow, FlowConfig, SentenceEncoder, Standardize, Whitening
+from bertflow_jax.encoder_spec import EncoderSpec
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, HubError, InputError
 from bertflow_jax.flow.glow import init_variables
 from bertflow_jax.postprocess.sklearn_api import NotFittedError
@@ -237,6 +239,16 @@ def test_post_processors_by_themselves(hub):
     assert url.startswith(f"{hub.address}/org/both/commit/")
     back = Compose.from_pretrained("org/both")
     np.testing.assert_allclose(back.transform(u), both.transform(u), atol=1e-6)
+    encoder = EncoderSpec(encoder="mini_bert", flow="org/both")
+    with pytest.raises(InputError, match="fitted on 8 dimensions"):  # it came, to the wrong encoder
+        encoder.load()
+    whitening = Whitening(k=2).fit(
+        SentenceEncoder.from_pretrained("mini_bert").encode(["a b", "c", "d"])
+    )
+    whitening.push_to_hub("org/white")
+    vectors = dataclasses.replace(encoder, flow="org/white").load().encode(["a b"])
+    raw = SentenceEncoder.from_pretrained("mini_bert").encode(["a b"])
+    np.testing.assert_allclose(vectors, whitening.transform(raw), atol=1e-4)
     card = card_of(hub, "org/both")
     assert card.data.library_name == "bertflow_jax"
     assert card.data.base_model == "org/bert"
