@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test test-all lint docs bench clean
 
 demo: $(VENV)/.installed  ## Fit a flow on the bundled corpus, score raw and flow, write a report.
 	$(RUN) train.py --config=configs/demo.py --workdir=runs/demo --overwrite
 	$(RUN) evaluate.py --workdir=runs/demo --tasks=everyday
 
-test: $(VENV)/.installed  ## The whole test suite, offline.
+test: $(VENV)/.installed  ## The test suite but for its slow tests, offline.
+	$(RUN) -m pytest -n 2 --dist loadfile -m "not slow"
+
+test-all: $(VENV)/.installed  ## The whole test suite, offline.
 	$(RUN) -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.installed  ## Formatting, lint rules and types.

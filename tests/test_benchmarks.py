@@ -68,6 +68,7 @@ def test_gpu_benchmark_counts_every_token_once(case, total):
     assert sorted(np.concatenate([batch.texts for batch in batches])) == list(range(len(texts)))
 
 
+@pytest.mark.slow
 def test_step_time_prints_a_row_a_size_and_what_text_costs(capsys, monkeypatch):
     argv = ["--dims=16", "--batches=8", "--repeats=1", "--seconds=0.01", "--text=64"]
     monkeypatch.setattr("sys.argv", ["step_time", *argv])
@@ -127,6 +128,7 @@ def _check(capsys, monkeypatch, *arguments):
     return code, capsys.readouterr().out.rpartition("=" * 80)[2]
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_gpu_check_runs_anywhere(capsys, monkeypatch):
     """It must not fail for the first time on a machine that is paid by the minute."""

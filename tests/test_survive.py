@@ -4,6 +4,8 @@ import pytest
 
 from benchmarks.survive import survive
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.slow
 def test_two_kills_of_each_signal(tmp_path, capsys):

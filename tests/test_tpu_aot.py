@@ -11,6 +11,8 @@ from benchmarks import hlo, tpu_aot
 from benchmarks.aot_programs import Case, build
 from bertflow_jax.encoder.bert_config import BertConfig
 
+pytestmark = pytest.mark.slow
+
 ENCODER = BertConfig(
     vocab_size=1000,
     hidden_size=128,

@@ -14,6 +14,8 @@ from documents.blocks import COMMANDS, LANGUAGES, Block, blocks_of, missing_line
 from bertflow_jax.__main__ import COMMANDS as OUR_COMMANDS
 from bertflow_jax.config import Config, field_names
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 

@@ -13,6 +13,8 @@ from bertflow_jax import SentenceEncoder
 from bertflow_jax.encoder import BertConfig, init_params, save_params
 from bertflow_jax.restore import load_run
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 

@@ -10,6 +10,8 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pytest
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "docs" / "notebooks").glob("*.ipynb"))
 _MOST_BYTES = 400_000
 

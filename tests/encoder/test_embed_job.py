@@ -181,6 +181,7 @@ def test_outputs_that_cannot_be(job, tmp_path):
             job(output, **fields).check()
 
 
+@pytest.mark.slow
 def test_killed_and_started_again(bert_folder, tmp_path):
     """kill -9 at three moments of the command, then to the end: the bytes of a straight run."""
     path = tmp_path / "in.txt"

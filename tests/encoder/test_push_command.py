@@ -17,6 +17,8 @@ from bertflow_jax.evaluation.options import EvalOptions
 from bertflow_jax.evaluation.run import run_evaluation
 from bertflow_jax.training.run import train
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 TEXTS = ["the dog", "a b c d", "dogs ."]
 

@@ -136,6 +136,7 @@ def test_seeds_give_means_and_spreads(data_dir, tmp_path):
     assert alone["rows"]["flow"]["stsb"] == flow["seeds"]["5"]["stsb"]
 
 
+@pytest.mark.slow
 def test_a_flow_row_is_the_flow_that_train_py_fits(tmp_path):
     """Catches pairs fitted as single sentences, another order or another seed."""
     from bertflow_jax.training.run import train

@@ -27,6 +27,8 @@ pytest.importorskip("ray.data", reason="ray is not installed")
 import ray  # noqa: E402
 from pyarrow import parquet  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnop"]
 

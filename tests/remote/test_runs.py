@@ -33,6 +33,8 @@ from bertflow_jax.restore import load_run
 from bertflow_jax.training.run import train
 from bertflow_jax.training.supervised_run import train_encoder
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 WORKDIR = "gs://bucket/runs/mine"
 STEPS = "runs/mine/checkpoints"

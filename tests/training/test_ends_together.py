@@ -16,6 +16,8 @@ from bertflow_jax import distributed
 from bertflow_jax.interrupt import Interrupt, Preempted
 from bertflow_jax.training.processes import check_together
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 _DEVICES = "--xla_force_host_platform_device_count="
 _JOIN = """

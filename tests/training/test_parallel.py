@@ -35,6 +35,8 @@ from bertflow_jax.restore import load_run
 from bertflow_jax.training.run import train
 from bertflow_jax.training.supervised_run import train_encoder
 
+pytestmark = pytest.mark.slow
+
 _SCRIPT = Path(__file__).with_name("run_on_devices.py")
 _LABELS = ("entailment", "neutral", "contradiction")
 KINDS = ("flow", "online", "siamese", "joint")

@@ -233,6 +233,7 @@ def test_joint(folder):
         load_run(damaged, run.step)
 
 
+@pytest.mark.slow
 def test_four_devices_give_the_numbers_of_one(folder, straight):
     """A batch of 6 on 4 devices runs on 3 of them, the dev set on all: arrays of different device
     sets met in one operation. Losses and dev metric are those of one device."""
