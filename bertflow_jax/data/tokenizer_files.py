@@ -15,7 +15,14 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from bertflow_jax.data.json_files import read_json_object, read_json_object_if_present, write_json
+from bertflow_jax.data.json_files import (
+    broken_link,
+    is_there,
+    read_json_object,
+    read_json_object_if_present,
+    refuse_pointer,
+    write_json,
+)
 from bertflow_jax.errors import ConfigError, DataNotFoundError, UnsupportedModelError
 
 _SPECIAL = {
@@ -65,9 +72,10 @@ def read_tokenizer(folder: Path, do_lower_case: bool | None = None) -> Tokenizer
     """
     config = read_json_object_if_present(folder / "special_tokens_map.json")
     config |= read_json_object_if_present(folder / "tokenizer_config.json")
+    _check_options(config, folder)
     special = {name: _token_text(config.get(name), text) for name, text in _SPECIAL.items()}
     tokenizer_json = folder / "tokenizer.json"
-    if tokenizer_json.exists():
+    if is_there(tokenizer_json):
         backend = _from_tokenizer_json(tokenizer_json, config)
         _check_option(backend, do_lower_case, folder)
     else:
@@ -79,6 +87,16 @@ def read_tokenizer(folder: Path, do_lower_case: bool | None = None) -> Tokenizer
     if side not in ("right", "left"):
         raise ConfigError(f"{folder}/tokenizer_config.json: truncation_side={side!r}")
     return TokenizerFiles(backend, special, pad_id, _model_max_length(config, folder), side)
+
+
+def _check_options(config: Mapping[str, Any], folder: Path) -> None:
+    """Raise ConfigError for an option that is no bool: the text "false" would count as true."""
+    for name in _OPTIONS.values():
+        value = config.get(name)
+        if not isinstance(value, bool | None):
+            raise ConfigError(
+                f"{folder}/tokenizer_config.json: {name}={value!r} must be true or false"
+            )
 
 
 def _token_text(value: object, default: str) -> str:
@@ -151,7 +169,7 @@ def _from_vocab(
     backend = tokenizers.Tokenizer(models.WordPiece(vocab, unk_token=unknown))
     backend.normalizer = normalizers.BertNormalizer(
         clean_text=True,
-        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
+        handle_chinese_chars=config.get("tokenize_chinese_chars") is not False,
         strip_accents=config.get("strip_accents"),
         lowercase=_decide_lower_case(folder, config, vocab, do_lower_case),
     )
@@ -170,9 +188,13 @@ def _read_vocab(path: Path) -> dict[str, int]:
     except FileNotFoundError:
         raise DataNotFoundError(
             f"{path.parent} has no tokenizer; looked for tokenizer.json and vocab.txt"
+            f"{broken_link(path)}"
         ) from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror or error})") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 ({error})") from error
+    refuse_pointer(path, lines[0].encode())
     # A vocabulary may hold U+2028 or U+0085 as tokens: only \n separates lines.
     lines = lines[:-1] if lines[-1] == "" else lines
     return {line.removesuffix("\r"): i for i, line in enumerate(lines)}

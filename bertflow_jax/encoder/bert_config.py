@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bertflow_jax.data.json_files import read_json_object
+from bertflow_jax.data.json_files import is_there, read_json_object
 from bertflow_jax.errors import ConfigError, DataNotFoundError, UnsupportedModelError
 
 
@@ -157,7 +157,7 @@ def _refuse_variants(fields: Mapping[str, Any], source: str) -> None:
 def read_config(folder: Path) -> BertConfig:
     """Read `config.json` of an encoder folder."""
     path = folder / "config.json"
-    if not path.exists() and (folder / "checkpoints").is_dir():
+    if not is_there(path) and (folder / "checkpoints").is_dir():
         raise DataNotFoundError(
             f"{folder} is the folder of a run, not an encoder: give it as --workdir, in Python to "
             "SentenceEncoder.from_checkpoint"

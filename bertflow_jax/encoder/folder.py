@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bertflow_jax.data.json_files import (
+    is_there,
     read_json,
     read_json_object,
     read_json_object_if_present,
@@ -52,9 +53,9 @@ def read_folder(folder: Path) -> EncoderFolder:
     Raises UnsupportedModelError naming a module this package does not compute (a Dense layer, a
     pooling over several modes), ConfigError for files that contradict themselves.
     """
-    if (folder / OWN_SETTINGS).exists():
+    if is_there(folder / OWN_SETTINGS):
         return _read_own(folder)
-    if (folder / "modules.json").exists():
+    if is_there(folder / "modules.json"):
         return _read_sentence_transformers(folder)
     return EncoderFolder(folder)
 

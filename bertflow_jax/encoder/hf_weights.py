@@ -57,6 +57,7 @@ def load_params(folder: Path, config: BertConfig) -> tuple[Params, WeightAudit]:
     """
     path = find_weights(folder)
     tensors, audit = _canonical(read_weights(path), path)
+    check_layers(config, len(tensors), str(path))
     expected = expected_shapes(config)
     if not any(name.startswith(POOLER) for name in tensors):
         expected = {k: v for k, v in expected.items() if not k.startswith(POOLER)}
@@ -111,6 +112,18 @@ def modern_name(name: str, flax: bool) -> str:
     if flax:
         leaf = _FLAX_LEAVES.get(leaf, leaf)
     return f"{module}.{leaf}" if module else leaf
+
+
+def check_layers(config: BertConfig, tensors: int, source: str) -> None:
+    """Raise WeightsError if a config has more layers than its file tensors.
+
+    The names of every parameter can be listed after this, whatever number a damaged config holds.
+    """
+    if config.num_hidden_layers > tensors:
+        raise WeightsError(
+            f"{source}: {tensors} tensor(s), too few for num_hidden_layers="
+            f"{config.num_hidden_layers} of its config; do they belong together?"
+        )
 
 
 def _check(
