@@ -13,7 +13,7 @@ from flax import serialization, traverse_util
 from bertflow_jax.config import FlowConfig, TrainConfig
 from bertflow_jax.convert.flow_layouts import PORT
 from bertflow_jax.embed import SentenceEncoder
-from bertflow_jax.encoder import BertConfig, init_params, save_params
+from bertflow_jax.encoder import BertConfig, init_params
 from bertflow_jax.encoder.hf_layout import to_hf
 from bertflow_jax.postprocess import Compose, Flow, Standardize, Whitening
 
@@ -24,7 +24,7 @@ except ImportError:  # then .bin files are left out
 
 _TF1 = Path(__file__).resolve().parents[1] / "tests" / "convert" / "tf1_checkpoint"
 _WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abc.", "the", "dog", "##s"]
-_CONFIG = BertConfig(
+CONFIG = BertConfig(
     vocab_size=len(_WORDS),
     hidden_size=8,
     num_hidden_layers=2,
@@ -35,9 +35,10 @@ _CONFIG = BertConfig(
 _WEIGHTS = ("model.safetensors", "flax_model.msgpack", "pytorch_model.bin")
 _SHARDED = tuple(f"{name} in shards" for name in _WEIGHTS)
 _LEGACY = "pytorch_model.bin of an old PyTorch"
+PLAIN = (*_WEIGHTS, *_SHARDED, _LEGACY)
 # Formats that SentenceEncoder.from_pretrained, and those that postprocess.load reads.
 ENCODERS = (
-    *(*_WEIGHTS, *_SHARDED, _LEGACY),
+    *PLAIN,
     *("sentence-transformers", "dense", "with a flow", "with whitening"),
 )
 PROCESSORS = ("flow", "whitening", "compose")
@@ -46,19 +47,14 @@ _TORCH = (_WEIGHTS[2], _SHARDED[2], _LEGACY, "port")
 
 def write_good(place: Path) -> list[str]:
     """Write a folder of each format into `place` and return their names."""
-    params = init_params(_CONFIG, jax.random.key(0))
     formats = [*ENCODERS, *PROCESSORS, "tf1", "port"]
     formats = [kind for kind in formats if torch is not None or kind not in _TORCH]
+    tensors = to_hf(init_params(CONFIG, jax.random.key(0)))
     for kind in formats:
         (place / kind).mkdir(parents=True)
-    plain = place / _WEIGHTS[0]
-    _write_small_files(plain)
-    save_params(params, plain / _WEIGHTS[0])
-    for kind in (*_WEIGHTS[1:], *_SHARDED, _LEGACY):
-        if kind in formats:
-            _write_small_files(place / kind)
-            _write_weights(place / kind, kind, to_hf(params))
-    encoder = SentenceEncoder.from_pretrained(plain, pooling="cls")
+        if kind in PLAIN:
+            write_encoder(place / kind, kind, tensors)
+    encoder = SentenceEncoder.from_pretrained(place / _WEIGHTS[0], pooling="cls")
     encoder.save_pretrained(place / "sentence-transformers")
     encoder.save_pretrained(place / "dense")
     _add_dense(place / "dense")
@@ -77,14 +73,13 @@ def write_good(place: Path) -> list[str]:
     return formats
 
 
-def _write_small_files(folder: Path) -> None:
-    (folder / "config.json").write_text(json.dumps(_CONFIG.to_hf_dict()))
+def write_encoder(folder: Path, kind: str, tensors: Mapping[str, np.ndarray]) -> None:
+    """Write an encoder of one format of `PLAIN` from tensors under Hugging Face's names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(CONFIG.to_hf_dict()))
     (folder / "vocab.txt").write_text("\n".join(_WORDS) + "\n")
     said = {"tokenizer_class": "BertTokenizer", "do_lower_case": True}
     (folder / "tokenizer_config.json").write_text(json.dumps(said))
-
-
-def _write_weights(folder: Path, kind: str, tensors: Mapping[str, np.ndarray]) -> None:
     name = kind.partition(" ")[0]
     if kind not in _SHARDED:
         _write(folder / name, tensors, zipped=kind != _LEGACY)

@@ -115,7 +115,7 @@ class BertConfig:
         that would change the computation, ConfigError for a missing or impossible field.
         """
         _refuse_variants(fields, source)
-        missing = [name for name in _SIZES if name not in fields]
+        missing = [name for name in _SIZES if fields.get(name) is None]
         if missing:
             raise ConfigError(f"{source}: missing {', '.join(missing)}; is this a BERT config?")
         known = {field.name for field in dataclasses.fields(cls)}

@@ -25,6 +25,12 @@ OWN_SETTINGS = "bertflow_jax.json"
 POSTPROCESS = "postprocess"  # its key in OWN_SETTINGS, and the subfolder that holds it
 ST_MODULES = "sentence_transformers.models."  # every version since 2 finds the classes there
 
+_OWN_TYPES: dict[str, tuple[type, ...]] = {
+    "pooling": (str,),
+    "normalize": (bool,),
+    "max_length": (int, type(None)),
+    "lower_first": (bool,),
+}
 _ST_POOLINGS = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max"}
 
 
@@ -66,6 +72,15 @@ def _read_own(folder: Path) -> EncoderFolder:
     names = {field.name for field in dataclasses.fields(EncoderFolder)} - {"path"}
     if set(fields) != names:
         raise ConfigError(f"{folder / OWN_SETTINGS}: fields {sorted(names)} are expected")
+    for name, kinds in _OWN_TYPES.items():
+        value = fields[name]
+        wrong = isinstance(value, bool) and kinds != (bool,)
+        if (
+            wrong
+            or not isinstance(value, kinds)
+            or (name == "max_length" and not _is_length(value))
+        ):
+            raise ConfigError(f"{folder / OWN_SETTINGS}: {name}={value!r} is no such setting")
     return EncoderFolder(folder, **fields)
 
 
@@ -135,9 +150,16 @@ def _st_pooling(path: Path) -> str:
 
 def _st_max_length(settings: Mapping[str, Any], folder: Path) -> int | None:
     value = settings.get("max_seq_length")
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 3):
+    if not _is_length(value):
         raise ConfigError(f"{folder}/sentence_bert_config.json: max_seq_length={value!r}")
     return value
+
+
+def _is_length(value: object) -> bool:
+    """Return whether a value is a number of tokens that a text can be cut to, or None."""
+    if value is None:
+        return True
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 3
 
 
 def write_folder_settings(

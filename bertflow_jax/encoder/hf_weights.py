@@ -130,6 +130,11 @@ def _check(
     tensors: Mapping[str, _Tensor], expected: Mapping[str, tuple[int, ...]], path: Path
 ) -> None:
     missing = sorted(set(expected) - set(tensors))
+    if len(missing) == len(expected) and tensors:
+        raise WeightsError(
+            f"{path}: no tensor of a BERT; its names are as {_some(sorted(tensors))}. Only BERT "
+            "is supported"
+        )
     if missing:
         raise WeightsError(
             f"{path}: {len(missing)} parameter(s) missing: {_some(missing)}; the first should "

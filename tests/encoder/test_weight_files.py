@@ -117,7 +117,7 @@ def test_half_precision_bin(as_format, small_params, half):
         (lambda data: data[:40], "truncated|damaged"),
     ],
 )
-def test_damaged_file_is_named_and_no_other_is_taken(as_format, name, damage, message):
+def test_w09_damaged_file_is_named_and_no_other_is_taken(as_format, name, damage, message):
     """Catches HeaderTooLarge, ExtraData and a silent step to the next file (case W09)."""
     folder = as_format(name)
     path = folder / name
@@ -137,7 +137,7 @@ def test_junk_is_named(as_format, name):
         load(folder)
 
 
-def test_damaged_shard_is_named(as_format):
+def test_w09_damaged_shard_is_named(as_format):
     folder = as_format("model.safetensors", shards=2)
     shard = folder / "model-00002-of-00002.safetensors"
     shard.write_bytes(LFS)
@@ -191,7 +191,7 @@ class Trap:
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_pickled_code_is_refused_and_never_run(tmp_path, zipped):
+def test_w11_pickled_code_is_refused_and_never_run(tmp_path, zipped):
     """Case W11: no fallback to weights_only=False."""
     torch = pytest.importorskip("torch", reason="a .bin file needs torch")
     marker, path = tmp_path / "marker", tmp_path / "pytorch_model.bin"
@@ -206,7 +206,7 @@ def test_pickled_code_is_refused_and_never_run(tmp_path, zipped):
     assert not marker.exists()
 
 
-def test_whole_module_and_plain_values_are_refused(tmp_path):
+def test_w11_whole_module_and_plain_values_are_refused(tmp_path):
     torch = pytest.importorskip("torch", reason="a .bin file needs torch")
     path = tmp_path / "pytorch_model.bin"
     torch.save(torch.nn.Linear(2, 2), path)
@@ -220,7 +220,7 @@ def test_whole_module_and_plain_values_are_refused(tmp_path):
         read_weights(path)
 
 
-def test_bin_without_torch_says_so(tmp_path, monkeypatch):
+def test_w11_bin_without_torch_says_so(tmp_path, monkeypatch):
     """Catches a bare ImportError (case W11)."""
     (tmp_path / "pytorch_model.bin").write_bytes(b"PK\x03\x04" + bytes(80))
     find_spec = importlib.util.find_spec
