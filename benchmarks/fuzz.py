@@ -122,10 +122,14 @@ def tree(place: Path, without: Path | None = None) -> dict[str, tuple[int, int]]
 
 def main() -> None:
     """Run both halves, or the one that is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--inputs", type=int, default=1200, help="damaged inputs of each half")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=HALVES)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--inputs", type=int, default=1200, help="damaged inputs of each half; default: 1200"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the damage; default: 0")
+    parser.add_argument("--only", choices=HALVES, help="one half alone; default: both")
     options = parser.parse_args()
     failed = False
     for half in [options.only] if options.only else HALVES:

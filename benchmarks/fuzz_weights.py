@@ -18,8 +18,8 @@ import numpy as np
 
 from benchmarks.fuzz import tree
 from benchmarks.fuzz_case import Case
-from benchmarks.fuzz_damage import damages
-from benchmarks.fuzz_folders import ENCODERS, PROCESSORS, write_good
+from benchmarks.fuzz_weight_damage import damages
+from benchmarks.fuzz_weight_folders import ENCODERS, PROCESSORS, write_good
 from bertflow_jax.convert.run import ConvertOptions, run_convert
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder import init_params

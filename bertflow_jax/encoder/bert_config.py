@@ -90,6 +90,10 @@ class BertConfig:
                 f"encoder config: hidden_act={self.hidden_act!r} is not supported; "
                 f"supported: {', '.join(sorted(ACTIVATIONS))}"
             )
+        if isinstance(self.pad_token_id, bool) or not isinstance(self.pad_token_id, int):
+            raise ConfigError(
+                f"encoder config: pad_token_id={self.pad_token_id!r} must be an integer"
+            )
         for name, low, high in (
             ("layer_norm_eps", 0.0, 1.0),
             ("hidden_dropout_prob", 0.0, 1.0),

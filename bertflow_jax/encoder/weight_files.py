@@ -24,7 +24,10 @@ WEIGHT_FILES = ("model.safetensors", "flax_model.msgpack", "pytorch_model.bin")
 TORCH_SUFFIXES = (".bin", ".pt", ".pth")
 
 # What flax raises for an array whose shape, type or pieces are not what it wrote.
-_MSGPACK_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, SyntaxError)
+_MSGPACK_DAMAGE = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
+    *(SyntaxError, RecursionError),
+)
 
 Tensors = dict[str, np.ndarray]
 
@@ -140,7 +143,8 @@ def _read_bin(path: Path, start: bytes) -> Tensors:
     except pickle.UnpicklingError as error:
         raise WeightsError(
             f"{path} is not a plain state dict: it asks to run code when unpickled, which is "
-            "never done; convert it to safetensors where it was made"
+            "never done; convert it to safetensors where it was made, or download it again if "
+            "that file is a plain one"
         ) from error
     except (EOFError, RuntimeError) as error:
         raise truncated(path, _first_line(error)) from error

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import fuzz, fuzz_damage
+from benchmarks import fuzz, fuzz_weight_damage
 from benchmarks.fuzz_case import Case
 from bertflow_jax.errors import InputError
 
@@ -26,7 +26,7 @@ def test_every_damage_changes_the_file():
     """Bug: a damage that gives back what it was given, so that a good file is read again."""
     rng = np.random.default_rng(0)
     data = json.dumps({"a": [1, {"b": 2}], "c": "d" * 300}).encode()
-    known = fuzz_damage.damages("x.json", data)
+    known = fuzz_weight_damage.damages("x.json", data)
     assert len(known) > 20
     for name, damage in known.items():
         assert any(damage(data, rng) != data for _ in range(5)), name

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.fuzz_folders import write_good
+from benchmarks.fuzz_weight_folders import write_good
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.errors import BertFlowError, ConfigError, UnsupportedModelError, WeightsError
 from bertflow_jax.postprocess import load

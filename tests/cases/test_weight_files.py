@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.fuzz_damage import LFS
-from benchmarks.fuzz_folders import ENCODERS, PROCESSORS, write_good
+from benchmarks.fuzz_weight_damage import LFS
+from benchmarks.fuzz_weight_folders import ENCODERS, PROCESSORS, write_good
 from bertflow_jax.convert.run import ConvertOptions, run_convert
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.weight_files import WEIGHT_FILES, read_weights

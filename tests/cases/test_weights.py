@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.fuzz_damage import LFS
-from benchmarks.fuzz_folders import CONFIG, PLAIN, write_encoder
+from benchmarks.fuzz_weight_damage import LFS
+from benchmarks.fuzz_weight_folders import CONFIG, PLAIN, write_encoder
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.hf_layout import to_hf
 from bertflow_jax.encoder.pretrained import load_encoder
@@ -68,6 +68,15 @@ def test_w01_gamma_and_beta_are_read_only_under_a_layer_norm(tensors, tmp_path, 
     """Bug: another parameter whose name ends in gamma taken for a LayerNorm's, without a word."""
     folder = write(tmp_path / "x", NAMES[0], {**tensors, name: np.ones(8, np.float32)})
     with pytest.raises(WeightsError, match=rf"no place for: {name} \(8,\)"):
+        load_encoder(folder)
+
+
+@pytest.mark.parametrize("module", ["embeddings.word_embeddings", "pooler.dense"])
+def test_w01_gamma_elsewhere_is_no_weight(tensors, tmp_path, module):
+    """Bug: a rename of every gamma: the tensor of another module would be read as its weight."""
+    changed = {k.replace(f"{module}.weight", f"{module}.gamma"): v for k, v in tensors.items()}
+    folder = write(tmp_path / "x", NAMES[0], changed)
+    with pytest.raises(WeightsError, match=rf"missing: {module}\.weight"):
         load_encoder(folder)
 
 

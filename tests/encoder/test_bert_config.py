@@ -51,6 +51,7 @@ def test_w06_w07_variants_that_change_the_computation_are_refused(field, value):
         ("hidden_size", True, "hidden_size=True"),
         ("layer_norm_eps", "1e-12", "layer_norm_eps='1e-12'"),
         ("hidden_dropout_prob", 1.0, "hidden_dropout_prob=1.0"),
+        ("pad_token_id", [0], r"pad_token_id=\[0\] must be an integer"),
     ],
 )
 def test_w12_impossible_values_name_the_field(field, value, message):
@@ -89,3 +90,10 @@ def test_hidden_act_of_a_wrong_type(small_config):
     """A list as hidden_act ended in a TypeError."""
     with pytest.raises(UnsupportedModelError, match="hidden_act"):
         BertConfig.from_dict({**small_config.to_hf_dict(), "hidden_act": ["gelu"]})
+
+
+@pytest.mark.parametrize("name", ["num_hidden_layers", "vocab_size"])
+def test_a_size_that_is_null_is_missing(name):
+    """TypeError: null is the default of other fields, and a size has none."""
+    with pytest.raises(ConfigError, match=rf"x/config\.json: missing {name}"):
+        BertConfig.from_dict({**FIELDS, name: None}, source="x/config.json")

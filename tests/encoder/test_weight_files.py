@@ -9,6 +9,7 @@ import zipfile
 
 import jax
 import ml_dtypes
+import msgpack
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -323,3 +324,48 @@ def test_another_file_as_bin_is_no_pytorch_file(tmp_path):
         archive.writestr("readme.txt", "r")
     with pytest.raises(WeightsError, match="not a PyTorch file: it is a zip archive without data"):
         read_weights(tmp_path / "glow.bin")
+
+
+def nested(depth):
+    tree = {"x": np.ones(1, np.float32)}
+    for _ in range(depth):
+        tree = {"x": tree}
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("tree", "words"),
+    [
+        ({"a": {5: np.ones(1)}}, "a name of its tree is 5, not a string"),
+        ({"a": {b"x": np.ones(1)}}, "a name of its tree is b'x', not a string"),
+        (nested(1015), "damaged"),
+        (
+            {"a": {"__msgpack_chunked_array__": True, "shape": {"0": 2**60}, "chunks": {}}},
+            "damaged",
+        ),
+        ({"a": {"__msgpack_chunked_array__": True, "shape": 5, "chunks": 5}}, "damaged"),
+    ],
+    ids=["number", "bytes", "deep", "chunks", "chunks of a wrong type"],
+)
+def test_trees_that_no_model_has_are_damage(tmp_path, tree, words):
+    """TypeError of a join of names, RecursionError, and what flax raises for pieces of an array."""
+    path = tmp_path / "flax_model.msgpack"
+    path.write_bytes(
+        msgpack.packb(tree, default=serialization._msgpack_ext_pack, strict_types=True)
+    )
+    with pytest.raises(WeightsError, match=rf"flax_model\.msgpack is .*{words}"):
+        read_weights(path)
+
+
+def test_an_error_of_pytorch_without_a_text(tmp_path):
+    """IndexError: an old file that ends after its first bytes makes PyTorch raise EOFError()."""
+    torch = pytest.importorskip("torch", reason="a .bin file needs torch")
+    path = tmp_path / "pytorch_model.bin"
+    torch.save({"x": torch.ones(50)}, path, _use_new_zipfile_serialization=False)
+    data = path.read_bytes()
+    for size in range(1, len(data) - 1, 23):
+        path.write_bytes(data[:size])
+        with pytest.raises(
+            WeightsError, match=r"pytorch_model\.bin is (truncated|damaged|not a plain)"
+        ):
+            read_weights(path)
