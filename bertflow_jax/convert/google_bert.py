@@ -12,6 +12,7 @@ from bertflow_jax.data.tokens import TextTokenizer
 from bertflow_jax.encoder.bert import Params
 from bertflow_jax.encoder.bert_config import BertConfig
 from bertflow_jax.encoder.hf_layout import POOLER, expected_shapes, from_hf
+from bertflow_jax.encoder.hf_weights import check_layers
 from bertflow_jax.errors import ConfigError, DataNotFoundError
 
 SCOPES = ("bert/embeddings/", "bert/encoder/", "bert/pooler/")
@@ -42,6 +43,7 @@ def import_params(
 
     Raises WeightsError for a tensor that is missing, unexpected, misshapen or not finite.
     """
+    check_layers(config, len(shapes), source)
     layouts = expected_shapes(config)
     if not any(name.startswith("bert/pooler/") for name in shapes):
         layouts = {name: shape for name, shape in layouts.items() if not name.startswith(POOLER)}

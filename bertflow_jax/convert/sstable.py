@@ -14,6 +14,7 @@ there before anything is cut out of it.
 from collections.abc import Iterator
 from pathlib import Path
 
+from bertflow_jax.array_files import first_bytes
 from bertflow_jax.convert.crc32c import masked_crc32c
 from bertflow_jax.errors import DataNotFoundError, WeightsError
 
@@ -35,11 +36,12 @@ def read_table(path: Path) -> dict[bytes, bytes]:
       DataNotFoundError: no such file.
       WeightsError: the file is damaged, compressed or no table; names it.
     """
+    if not path.exists():
+        raise DataNotFoundError(f"{path} is missing")
+    first_bytes(path)
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise DataNotFoundError(f"{path} is missing") from None
     except OSError as error:
         raise WeightsError(f"{path} cannot be read ({error.strerror or error})") from error
     try:

@@ -15,6 +15,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
+from bertflow_jax.array_files import first_bytes
 from bertflow_jax.convert.bundle_proto import Entry, read_entry, read_header, read_name
 from bertflow_jax.convert.crc32c import masked_crc32c
 from bertflow_jax.convert.sstable import MAGIC, Damaged, read_table
@@ -104,9 +105,12 @@ class TensorBundle:
 
     def _size_of(self, path: Path) -> int:
         try:
-            return path.stat().st_size
+            size = path.stat().st_size
         except OSError as error:
             raise WeightsError(f"{path} cannot be read ({error.strerror or error})") from error
+        if size:  # a data file without a variable is empty
+            first_bytes(path)
+        return size
 
     def _check(self, name: str, entry: Entry, sizes: list[int]) -> None:
         if entry.sliced:

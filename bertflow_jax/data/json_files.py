@@ -1,31 +1,40 @@
 """Reading JSON with errors that name the file."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 
+LFS_POINTER = b"version https://git-lfs"  # how the text begins that git leaves for a large file
+
 
 def read_json(path: Path) -> Any:
     """Parse a JSON file in UTF-8.
 
-    Raises DataNotFoundError if it is not there, ConfigError (with the line) if it is not JSON.
+    Raises DataNotFoundError if it is not there, ConfigError (with the line) if it is not JSON or
+    cannot be read.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
+        content = path.read_bytes()
     except FileNotFoundError:
-        raise DataNotFoundError(f"{path} is missing") from None
-    except OSError as error:  # a folder, or not readable
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise DataNotFoundError(f"{path} is missing{broken_link(path)}") from None
+    except OSError as error:  # a folder, a link to itself, no permission
+        raise ConfigError(f"{path} cannot be read ({error.strerror or error})") from error
+    refuse_pointer(path, content)
+    try:
+        return json.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, thousands of digits
-        raise ConfigError(f"{path}: {_why_not_json(path, error)}") from error
+        raise ConfigError(f"{path}: not valid JSON ({error})") from error
 
 
-def _why_not_json(path: Path, error: Exception) -> str:
-    if path.read_bytes().startswith(b"version https://git-lfs"):
-        return "a git-lfs pointer, not the file; run `git lfs pull` in its repository"
-    return f"not valid JSON ({error})"
+def refuse_pointer(path: Path, content: bytes) -> None:
+    """Raise ConfigError if the content of a file is the text that git-lfs leaves in its place."""
+    if content.startswith(LFS_POINTER):
+        raise ConfigError(
+            f"{path} is a git-lfs pointer, not the file; run `git lfs pull` in its repository"
+        )
 
 
 def parse_json_line(line: str, place: str) -> dict[str, Any]:
@@ -49,7 +58,21 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 def read_json_object_if_present(path: Path) -> dict[str, Any]:
     """Like `read_json_object`; {} if the file is not there."""
-    return read_json_object(path) if path.exists() else {}
+    return read_json_object(path) if is_there(path) else {}
+
+
+def is_there(path: Path) -> bool:
+    """Return whether a folder has an entry of this name, be it a link that leads nowhere.
+
+    A cache whose files were deleted keeps such links: to pass over one would be to read the folder
+    as another model's.
+    """
+    return os.path.lexists(path)
+
+
+def broken_link(path: Path) -> str:
+    """Return what a message adds about a missing file: where its link leads, or nothing."""
+    return f": it is a link to {os.readlink(path)}, which is not there" if path.is_symlink() else ""
 
 
 def write_json(path: Path, content: object) -> None:

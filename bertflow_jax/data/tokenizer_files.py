@@ -15,7 +15,14 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from bertflow_jax.data.json_files import read_json_object, read_json_object_if_present, write_json
+from bertflow_jax.data.json_files import (
+    broken_link,
+    is_there,
+    read_json_object,
+    read_json_object_if_present,
+    refuse_pointer,
+    write_json,
+)
 from bertflow_jax.data.tokenizer_settings import CONFIG, OPTIONS, TokenizerSettings, read_settings
 from bertflow_jax.errors import ConfigError, DataNotFoundError, UnsupportedModelError
 
@@ -52,7 +59,7 @@ def read_tokenizer(folder: Path, do_lower_case: bool | None = None) -> Tokenizer
     """
     said = read_settings(folder)
     tokenizer_json = folder / "tokenizer.json"
-    if tokenizer_json.exists():
+    if is_there(tokenizer_json):
         backend = _from_tokenizer_json(tokenizer_json, said)
         _check_option(backend, do_lower_case, folder)
         _compare_vocabularies(backend, folder)
@@ -157,15 +164,13 @@ def _read_vocab(path: Path) -> dict[str, int]:
     except FileNotFoundError:
         raise DataNotFoundError(
             f"{path.parent} has no tokenizer; looked for tokenizer.json and vocab.txt"
+            f"{broken_link(path)}"
         ) from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror or error})") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 ({error})") from error
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
-    if text.startswith("version https://git-lfs"):
-        raise ConfigError(
-            f"{path} is a git-lfs pointer, not the vocabulary; run `git lfs pull` in its repository"
-        )
+    refuse_pointer(path, text[:100].encode())
     lines = text.split("\n")
     # A vocabulary may hold U+2028 or U+0085 as tokens: only \n separates lines.
     lines = lines[:-1] if lines[-1] == "" else lines

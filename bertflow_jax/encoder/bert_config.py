@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bertflow_jax.data.json_files import read_json_object
+from bertflow_jax.data.json_files import is_there, read_json_object
 from bertflow_jax.errors import ConfigError, DataNotFoundError, UnsupportedModelError
 
 
@@ -90,6 +90,10 @@ class BertConfig:
                 f"encoder config: hidden_act={self.hidden_act!r} is not supported; "
                 f"supported: {', '.join(sorted(ACTIVATIONS))}"
             )
+        if isinstance(self.pad_token_id, bool) or not isinstance(self.pad_token_id, int):
+            raise ConfigError(
+                f"encoder config: pad_token_id={self.pad_token_id!r} must be an integer"
+            )
         for name, low, high in (
             ("layer_norm_eps", 0.0, 1.0),
             ("hidden_dropout_prob", 0.0, 1.0),
@@ -115,7 +119,7 @@ class BertConfig:
         that would change the computation, ConfigError for a missing or impossible field.
         """
         _refuse_variants(fields, source)
-        missing = [name for name in _SIZES if name not in fields]
+        missing = [name for name in _SIZES if fields.get(name) is None]
         if missing:
             raise ConfigError(f"{source}: missing {', '.join(missing)}; is this a BERT config?")
         known = {field.name for field in dataclasses.fields(cls)}
@@ -157,7 +161,7 @@ def _refuse_variants(fields: Mapping[str, Any], source: str) -> None:
 def read_config(folder: Path) -> BertConfig:
     """Read `config.json` of an encoder folder."""
     path = folder / "config.json"
-    if not path.exists() and (folder / "checkpoints").is_dir():
+    if not is_there(path) and (folder / "checkpoints").is_dir():
         raise DataNotFoundError(
             f"{folder} is the folder of a run, not an encoder: give it as --workdir, in Python to "
             "SentenceEncoder.from_checkpoint"

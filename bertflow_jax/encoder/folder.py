@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bertflow_jax.data.json_files import (
+    is_there,
     read_json,
     read_json_object,
     read_json_object_if_present,
@@ -51,9 +52,9 @@ def read_folder(folder: Path) -> EncoderFolder:
     Raises UnsupportedModelError naming a module this package does not compute (a Dense layer, a
     pooling over several modes), ConfigError for files that contradict themselves.
     """
-    if (folder / OWN_SETTINGS).exists():
+    if is_there(folder / OWN_SETTINGS):
         return _read_own(folder)
-    if (folder / "modules.json").exists():
+    if is_there(folder / "modules.json"):
         return _read_sentence_transformers(folder)
     return EncoderFolder(folder)
 
@@ -68,8 +69,8 @@ def _read_own(folder: Path) -> EncoderFolder:
     for name in ("normalize", "lower_first"):
         _require_switch(fields[name], name, path)
     _require_length(fields["max_length"], "max_length", path)
-    if not isinstance(fields["pooling"], str | None):
-        raise ConfigError(f"{path}: pooling={fields['pooling']!r} must be a name, or null")
+    if not isinstance(fields["pooling"], str):
+        raise ConfigError(f"{path}: pooling={fields['pooling']!r} must be a name")
     return EncoderFolder(folder, **fields)
 
 

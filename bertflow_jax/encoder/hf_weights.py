@@ -57,6 +57,7 @@ def load_params(folder: Path, config: BertConfig) -> tuple[Params, WeightAudit]:
     """
     path = find_weights(folder)
     tensors, audit = _canonical(read_weights(path), path)
+    check_layers(config, len(tensors), str(path))
     expected = expected_shapes(config)
     if not any(name.startswith(POOLER) for name in tensors):
         expected = {k: v for k, v in expected.items() if not k.startswith(POOLER)}
@@ -113,10 +114,27 @@ def modern_name(name: str, flax: bool) -> str:
     return f"{module}.{leaf}" if module else leaf
 
 
+def check_layers(config: BertConfig, tensors: int, source: str) -> None:
+    """Raise WeightsError if a config has more layers than its file tensors.
+
+    The names of every parameter can be listed after this, whatever number a damaged config holds.
+    """
+    if config.num_hidden_layers > tensors:
+        raise WeightsError(
+            f"{source}: {tensors} tensor(s), too few for num_hidden_layers="
+            f"{config.num_hidden_layers} of its config; do they belong together?"
+        )
+
+
 def _check(
     tensors: Mapping[str, _Tensor], expected: Mapping[str, tuple[int, ...]], path: Path
 ) -> None:
     missing = sorted(set(expected) - set(tensors))
+    if len(missing) == len(expected) and tensors:
+        raise WeightsError(
+            f"{path}: no tensor of a BERT; its names are as {_some(sorted(tensors))}. Only BERT "
+            "is supported"
+        )
     if missing:
         raise WeightsError(
             f"{path}: {len(missing)} parameter(s) missing: {_some(missing)}; the first should "

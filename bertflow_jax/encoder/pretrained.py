@@ -12,7 +12,12 @@ from bertflow_jax.data.json_files import write_json
 from bertflow_jax.data.tokens import TextTokenizer, check_max_length
 from bertflow_jax.encoder.bert import Params
 from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig, read_config
-from bertflow_jax.encoder.folder import EncoderFolder, read_folder, write_folder_settings
+from bertflow_jax.encoder.folder import (
+    OWN_SETTINGS,
+    EncoderFolder,
+    read_folder,
+    write_folder_settings,
+)
 from bertflow_jax.encoder.hf_layout import params_digest, save_params
 from bertflow_jax.encoder.hf_weights import WeightAudit, load_params
 from bertflow_jax.encoder.hub import resolve_folder
@@ -99,7 +104,10 @@ def load_encoder(
     )
     folder, usage = read_folder(place), read_usage(place)
     config = read_config(folder.path)
-    spec = parse_pooling(pooling or folder.pooling or "mean", config.num_hidden_layers)
+    try:
+        spec = parse_pooling(pooling or folder.pooling or "mean", config.num_hidden_layers)
+    except ConfigError as error:
+        raise error if pooling else ConfigError(f"{place / OWN_SETTINGS}: {error}") from None
     tokenizer = TextTokenizer.from_folder(
         folder.path,
         vocab_size=config.vocab_size,

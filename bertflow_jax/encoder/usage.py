@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bertflow_jax.data.json_files import read_json_object_if_present, write_json
+from bertflow_jax.data.json_files import is_there, read_json_object_if_present, write_json
 from bertflow_jax.data.tokens import iter_texts
 from bertflow_jax.encoder.folder import OWN_SETTINGS, read_modules
 from bertflow_jax.errors import ConfigError, InputError
@@ -78,7 +78,7 @@ def read_usage(folder: Path) -> Usage:
       ConfigError: a field of another type, or a default prompt that is not among the prompts.
     """
     path = folder / _FILE
-    if not ((folder / "modules.json").exists() or (folder / OWN_SETTINGS).exists()):
+    if not (is_there(folder / "modules.json") or is_there(folder / OWN_SETTINGS)):
         return Usage()
     fields = read_json_object_if_present(path)
     prompts = fields.get("prompts") or {}
@@ -123,7 +123,7 @@ def _text(fields: Mapping[str, Any], name: str, path: Path) -> str | None:
 
 
 def _includes_prompt(folder: Path) -> bool:
-    if not (folder / "modules.json").exists():
+    if not is_there(folder / "modules.json"):
         return True
     modules = read_modules(folder)
     settings = read_json_object_if_present(modules[1][1] / "config.json") if modules[1:] else {}

@@ -14,14 +14,20 @@ from pathlib import Path
 
 import msgpack
 import numpy as np
-import safetensors
 from flax import serialization, traverse_util
 
-from bertflow_jax.data.json_files import read_json_object
+from bertflow_jax.array_files import damaged, first_bytes, read_safetensors, truncated
+from bertflow_jax.data.json_files import is_there, read_json_object
 from bertflow_jax.errors import ConfigError, DataNotFoundError, WeightsError
 
 WEIGHT_FILES = ("model.safetensors", "flax_model.msgpack", "pytorch_model.bin")
 TORCH_SUFFIXES = (".bin", ".pt", ".pth")
+
+# What flax raises for an array whose shape, type or pieces are not what it wrote.
+_MSGPACK_DAMAGE = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
+    *(SyntaxError, RecursionError),
+)
 
 Tensors = dict[str, np.ndarray]
 
@@ -33,7 +39,7 @@ def find_weights(folder: Path) -> Path:
     """
     for name in WEIGHT_FILES:
         for path in (folder / name, folder / f"{name}.index.json"):
-            if path.exists():
+            if is_there(path):
                 return path
     raise DataNotFoundError(
         f"{folder} has no weights; looked for {', '.join(WEIGHT_FILES)} and their .index.json"
@@ -48,7 +54,7 @@ def read_weights(path: Path) -> Tensors:
     """
     if path.name.endswith(".index.json"):
         return _read_shards(path)
-    start = _first_bytes(path)
+    start = first_bytes(path)
     reader = _READERS[path.suffix]
     return reader(path, start)
 
@@ -65,9 +71,11 @@ def _read_shards(index: Path) -> Tensors:
         raise WeightsError(str(error)) from error
     if not isinstance(weight_map, Mapping) or not weight_map:
         raise WeightsError(f"{index}: no weight_map in the index")
-    shards: dict[str, Tensors] = {}
-    for name in sorted(set(weight_map.values()), key=str):
-        shards[name] = read_weights(_shard_path(index, name))
+    paths = {}
+    for key, name in weight_map.items():
+        path = _shard_path(index, key, name)
+        paths[path.name] = path
+    shards = {name: read_weights(paths[name]) for name in sorted(paths)}
     for key, name in weight_map.items():
         if key.replace("/", ".") not in shards[name]:
             raise WeightsError(f"{index}: {key} should be in {name}, but it is not there")
@@ -80,52 +88,19 @@ def _read_shards(index: Path) -> Tensors:
     return tensors
 
 
-def _shard_path(index: Path, name: object) -> Path:
+def _shard_path(index: Path, key: str, name: object) -> Path:
     """Return the path of a shard; it must lie beside the index and have the same format."""
     suffix = Path(index.name.removesuffix(".index.json")).suffix
     if not isinstance(name, str) or name != Path(name).name or not name.endswith(suffix):
-        raise WeightsError(f"{index}: shard {name!r} must be a {suffix} file in the same folder")
+        raise WeightsError(
+            f"{index}: shard {name!r} of {key} must be a {suffix} file in the same folder"
+        )
     return index.parent / name
 
 
-def _first_bytes(path: Path) -> bytes:
-    """Return the first 64 bytes, refusing an empty file and a git-lfs pointer."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(64)
-    except FileNotFoundError:
-        raise WeightsError(f"{path} is missing") from None
-    if not start:
-        raise WeightsError(f"{path} is empty; download it again")
-    if start.startswith(b"version https://git-lfs"):
-        raise WeightsError(
-            f"{path} is a git-lfs pointer, not the weights; run `git lfs pull` in its repository"
-        )
-    return start
-
-
-def _truncated(path: Path, detail: str) -> WeightsError:
-    size = path.stat().st_size
-    return WeightsError(f"{path} is truncated ({size} bytes; {detail}); download it again")
-
-
-def _damaged(path: Path, detail: object) -> WeightsError:
-    return WeightsError(f"{path} is damaged ({detail}); download it again")
-
-
-def _read_safetensors(path: Path, start: bytes) -> Tensors:
-    size, header_end = path.stat().st_size, 8 + int.from_bytes(start[:8], "little")
-    if start[8:9] == b"{" and header_end > size:
-        raise _truncated(path, f"its header alone takes {header_end}")
-    try:
-        with safetensors.safe_open(path, framework="np") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except AttributeError as error:
-        raise _damaged(path, f"a tensor type that numpy does not have ({error})") from error
-    except safetensors.SafetensorError as error:
-        if "not fully covered" in str(error):
-            raise _truncated(path, "its header describes another size") from error
-        raise _damaged(path, error) from error
+def _first_line(error: Exception) -> str:
+    """Return what an error says, or its type: PyTorch raises some without a text."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 def _read_msgpack(path: Path, start: bytes) -> Tensors:
@@ -133,15 +108,22 @@ def _read_msgpack(path: Path, start: bytes) -> Tensors:
     try:
         tree = serialization.msgpack_restore(path.read_bytes())
     except msgpack.exceptions.ExtraData as error:
-        raise _damaged(path, "more bytes than one msgpack object") from error
-    except (msgpack.exceptions.UnpackException, ValueError, TypeError, KeyError) as error:
+        raise damaged(path, "more bytes than one msgpack object") from error
+    except (msgpack.exceptions.UnpackException, *_MSGPACK_DAMAGE) as error:
         if "incomplete input" in str(error):
-            raise _truncated(path, "the msgpack data goes on") from error
-        raise _damaged(path, error) from error
+            raise truncated(path, "the msgpack data goes on") from error
+        raise damaged(path, error) from error
     if not isinstance(tree, dict):
-        raise _damaged(path, f"a tree of parameters is expected, found {type(tree).__name__}")
-    flat = traverse_util.flatten_dict(tree, sep=".")
-    return _only_arrays(path, flat)
+        raise damaged(path, f"a tree of parameters is expected, found {type(tree).__name__}")
+    try:
+        flat = traverse_util.flatten_dict(tree)
+    except RecursionError as error:
+        raise damaged(path, "a tree of parameters deeper than any model") from error
+    for name in flat:
+        for part in name:
+            if not isinstance(part, str):
+                raise damaged(path, f"a name of its tree is {part!r}, not a string")
+    return _only_arrays(path, {".".join(name): value for name, value in flat.items()})
 
 
 def _read_bin(path: Path, start: bytes) -> Tensors:
@@ -161,12 +143,13 @@ def _read_bin(path: Path, start: bytes) -> Tensors:
     except pickle.UnpicklingError as error:
         raise WeightsError(
             f"{path} is not a plain state dict: it asks to run code when unpickled, which is "
-            "never done; convert it to safetensors where it was made"
+            "never done; convert it to safetensors where it was made, or download it again if "
+            "that file is a plain one"
         ) from error
     except (EOFError, RuntimeError) as error:
-        raise _truncated(path, str(error).splitlines()[0]) from error
+        raise truncated(path, _first_line(error)) from error
     except Exception as error:  # damaged bytes make PyTorch's unpickler raise whatever they hit
-        raise _damaged(path, f"{type(error).__name__}: {error}") from error
+        raise damaged(path, f"{type(error).__name__}: {error}") from error
     if not isinstance(state, Mapping):
         raise WeightsError(f"{path} is not a plain state dict but a {type(state).__name__}")
     for name in state:
@@ -182,7 +165,7 @@ def _read_bin(path: Path, start: bytes) -> Tensors:
 def _check_zip(path: Path) -> None:
     """Raise WeightsError unless every member has its checksum, which torch.load never looks at."""
     if not zipfile.is_zipfile(path):
-        raise _truncated(path, "the end of the zip archive is missing")
+        raise truncated(path, "the end of the zip archive is missing")
     try:
         with zipfile.ZipFile(path) as archive:
             # torch.serialization.set_crc32_options(False) writes 0 for all of them.
@@ -190,9 +173,9 @@ def _check_zip(path: Path) -> None:
             names = archive.namelist()
             bad = archive.testzip() if written else None
     except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, zlib.error) as error:
-        raise _damaged(path, error) from error
+        raise damaged(path, error) from error
     if bad is not None:
-        raise _damaged(path, f"the checksum of its member {bad} is wrong")
+        raise damaged(path, f"the checksum of its member {bad} is wrong")
     if not any(name.endswith("/data.pkl") for name in names):
         raise _no_torch_file(path, "it is a zip archive without data.pkl")
 
@@ -231,7 +214,7 @@ def _only_arrays(path: Path, values: Mapping[str, object]) -> Tensors:
 
 
 _READERS: dict[str, Callable[[Path, bytes], Tensors]] = {
-    ".safetensors": _read_safetensors,
+    ".safetensors": lambda path, start: read_safetensors(path),
     ".msgpack": _read_msgpack,
     **dict.fromkeys(TORCH_SUFFIXES, _read_bin),
 }

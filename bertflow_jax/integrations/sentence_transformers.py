@@ -92,7 +92,13 @@ def load_postprocess(folder: Path) -> PostProcessor:
             f"{folder / POSTPROCESS} is not the post-processor that {path} was written for; save "
             "the encoder again, or give pooling to load it without"
         )
-    if _modules_digest(folder) != said["modules_sha256"]:
+    try:
+        digest = _modules_digest(folder)
+    except OSError as error:
+        raise CheckpointError(
+            f"{error.filename} cannot be read ({error.strerror}); save the encoder again"
+        ) from error
+    if digest != said["modules_sha256"]:
         raise CheckpointError(
             f"{folder}: the weights of its modules ({', '.join(_WITH_WEIGHTS)}) are not those "
             f"that were saved with {POSTPROCESS}, so sentence-transformers would give other "

@@ -199,6 +199,12 @@ class Flow(HubFolder, SklearnApi):
                 TrainConfig(**described["train"]),
             )
             features = described["features"]
+            # Else a damaged number of steps would be built before it is compared with the arrays.
+            if flow.config.levels * flow.config.depth > len(flat):
+                raise ValueError(
+                    f"levels={flow.config.levels} and depth={flow.config.depth} are more steps "
+                    f"than {_FOLDER.arrays_name} has arrays"
+                )
             expected = jax.eval_shape(lambda: _glow().init_variables(flow.config, features, 0))
         except DAMAGE as error:
             raise CheckpointError(f"{path}: not a readable flow ({error})") from error

@@ -14,15 +14,19 @@ from typing import Any
 import jax
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
+from bertflow_jax.array_files import read_safetensors
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError
 from bertflow_jax.paths import user_path
 from bertflow_jax.workdir import prepare_output, write_text
 
 # What reading a damaged file can raise, the constructors of configs included.
-DAMAGE = (OSError, ArithmeticError, ValueError, LookupError, TypeError, SafetensorError)
+DAMAGE = (
+    *(OSError, ArithmeticError, ValueError, LookupError, TypeError, AttributeError),
+    *(RecursionError, SafetensorError),
+)
 # What a folder holds -> its files, the description first.
 COMPOSE = "compose.json"
 _FILES = {
@@ -149,7 +153,7 @@ class Folder:
         if not isinstance(described, dict):
             raise ValueError(f"{self.json_name} holds no object")
         described["arrays_sha256"]  # a KeyError here is damage too
-        return described, load_file(path / self.arrays_name)
+        return described, read_safetensors(path / self.arrays_name)
 
     def check(
         self,

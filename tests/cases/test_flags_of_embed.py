@@ -83,7 +83,7 @@ EXPORT = {
     ("--workdir=run",): "give either --workdir=DIR",
     ("--step=1",): "--step goes with --workdir",
     ("--revision=",): "--revision is blank",
-    ("--flow=none",): "none holds no saved post-processor",
+    ("--flow=no/such/place",): "folder not found: no/such/place",
     ("--encoder=./none",): "folder not found: ./none",
 }
 

@@ -203,7 +203,7 @@ def test_missing_and_misshapen_tensors_are_named(google, tmp_path, name):
     assert not (tmp_path / "out" / "encoder").exists()
 
 
-def test_a_layer_more_than_the_config_says(google, tmp_path):
+def test_w12_a_layer_more_than_the_config_says(google, tmp_path):
     """bert_config.json of a smaller model: its layers would be run, the others dropped."""
     name = "bert/encoder/layer_2/output/dense/bias"
     folder = google(lambda t: {**t, name: np.zeros(12, np.float32)})
@@ -211,7 +211,7 @@ def test_a_layer_more_than_the_config_says(google, tmp_path):
         convert(folder, tmp_path / "out")
 
 
-def test_without_a_pooler(google, tmp_path):
+def test_w03_without_a_pooler(google, tmp_path):
     """Both tensors of the pooler may be absent together; then no pooling by it."""
     folder = google(lambda t: {k: v for k, v in t.items() if "pooler" not in k})
     convert(folder, tmp_path / "out")

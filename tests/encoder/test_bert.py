@@ -65,7 +65,9 @@ def test_every_hidden_state_matches_the_equations(
     assert max_error(run(config, small_params).collected, states, MASK) < 2e-5
 
 
-def test_layer_norm_eps_is_the_configs_in_every_layer(small_config, small_params, reference_bert):
+def test_w06_layer_norm_eps_is_the_configs_in_every_layer(
+    small_config, small_params, reference_bert
+):
     """Catches an eps used after the embeddings only (case W06)."""
     config = dataclasses.replace(small_config, layer_norm_eps=0.5)
     states, _ = reference_bert(small_params, config, IDS, MASK)
@@ -73,7 +75,7 @@ def test_layer_norm_eps_is_the_configs_in_every_layer(small_config, small_params
 
 
 @pytest.mark.parametrize(("eps", "value"), [(1e-12, 0.99995), (1e-6, 0.0995), (1e-5, 0.0316)])
-def test_layer_norm_of_a_tiny_row(eps, value):
+def test_w06_layer_norm_of_a_tiny_row(eps, value):
     """Catches a variance computed as E[x^2] - E[x]^2 and a hard-coded eps (case W06)."""
     params = {"params": {"scale": np.ones(2), "bias": np.zeros(2)}}
     y = LayerNorm(eps).apply(params, jnp.array([[1e-4, -1e-4]]))
@@ -100,7 +102,7 @@ def test_layer_norm_statistics_are_float32_under_bfloat16():
         ("swish", 0.7310586),
     ],
 )
-def test_activation_values(name, at_one):
+def test_w06_activation_values(name, at_one):
     """Catches the tanh form under the name gelu: they differ by 1.5e-4 at 1 (case W06)."""
     np.testing.assert_allclose(ACTIVATIONS[name](jnp.float32(1.0)), at_one, atol=2e-7)
 
@@ -122,7 +124,7 @@ def test_token_id_outside_the_table_is_nan_not_a_clamp(small_config, small_param
     assert np.isfinite(out.last_hidden[1]).all()
 
 
-def test_more_tokens_than_positions_is_an_error(small_config, small_params):
+def test_w07_more_tokens_than_positions_is_an_error(small_config, small_params):
     """Catches positions clamped to the last row of the table (case W07)."""
     ids = np.ones((1, small_config.max_position_embeddings + 1), np.int32)
     with pytest.raises(InputError, match=r"41 tokens.*40 rows"):

@@ -227,3 +227,39 @@ def test_the_folder_of_a_run_is_told_from_an_encoder(tmp_path):
     (tmp_path / "checkpoints").mkdir()
     with pytest.raises(DataNotFoundError, match="give it as --workdir"):
         SentenceEncoder.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("pooling", 5),
+        ("pooling", None),
+        ("pooling", "I8"),
+        ("normalize", "false"),
+        ("max_length", "9"),
+        ("max_length", True),
+        ("max_length", 2),
+        ("lower_first", 1),
+    ],
+)
+def test_settings_of_wrong_types_name_their_file(bert_folder, field, value):
+    """A TypeError, "false" taken for true, or an unknown pooling without the file that names it."""
+    folder = bert_folder()
+    SentenceEncoder.from_pretrained(folder, pooling="last2").save_pretrained(folder)
+    said = json.loads((folder / "bertflow_jax.json").read_text())
+    (folder / "bertflow_jax.json").write_text(json.dumps({**said, field: value}))
+    with pytest.raises(ConfigError, match=r"bertflow_jax\.json: "):
+        SentenceEncoder.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("name", ["do_lower_case", "strip_accents", "tokenize_chinese_chars"])
+@pytest.mark.parametrize("value", ["false", 0, [], {}])
+def test_options_of_a_tokenizer_are_true_or_false(bert_folder, name, value):
+    """The text "false" lower-cased a cased model; the others ended in a TypeError."""
+    folder = bert_folder()
+    said = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**said, name: value}))
+    with pytest.raises(
+        ConfigError, match=rf"tokenizer_config\.json: {name}=.* must be true or false"
+    ):
+        SentenceEncoder.from_pretrained(folder)

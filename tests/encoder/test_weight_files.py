@@ -9,6 +9,7 @@ import zipfile
 
 import jax
 import ml_dtypes
+import msgpack
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -117,7 +118,7 @@ def test_half_precision_bin(as_format, small_params, half):
         (lambda data: data[:40], "truncated|damaged"),
     ],
 )
-def test_damaged_file_is_named_and_no_other_is_taken(as_format, name, damage, message):
+def test_w09_damaged_file_is_named_and_no_other_is_taken(as_format, name, damage, message):
     """Catches HeaderTooLarge, ExtraData and a silent step to the next file (case W09)."""
     folder = as_format(name)
     path = folder / name
@@ -137,7 +138,7 @@ def test_junk_is_named(as_format, name):
         load(folder)
 
 
-def test_damaged_shard_is_named(as_format):
+def test_w09_damaged_shard_is_named(as_format):
     folder = as_format("model.safetensors", shards=2)
     shard = folder / "model-00002-of-00002.safetensors"
     shard.write_bytes(LFS)
@@ -191,7 +192,7 @@ class Trap:
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_pickled_code_is_refused_and_never_run(tmp_path, zipped):
+def test_w11_pickled_code_is_refused_and_never_run(tmp_path, zipped):
     """Case W11: no fallback to weights_only=False."""
     torch = pytest.importorskip("torch", reason="a .bin file needs torch")
     marker, path = tmp_path / "marker", tmp_path / "pytorch_model.bin"
@@ -206,7 +207,7 @@ def test_pickled_code_is_refused_and_never_run(tmp_path, zipped):
     assert not marker.exists()
 
 
-def test_whole_module_and_plain_values_are_refused(tmp_path):
+def test_w11_whole_module_and_plain_values_are_refused(tmp_path):
     torch = pytest.importorskip("torch", reason="a .bin file needs torch")
     path = tmp_path / "pytorch_model.bin"
     torch.save(torch.nn.Linear(2, 2), path)
@@ -220,7 +221,7 @@ def test_whole_module_and_plain_values_are_refused(tmp_path):
         read_weights(path)
 
 
-def test_bin_without_torch_says_so(tmp_path, monkeypatch):
+def test_w11_bin_without_torch_says_so(tmp_path, monkeypatch):
     """Catches a bare ImportError (case W11)."""
     (tmp_path / "pytorch_model.bin").write_bytes(b"PK\x03\x04" + bytes(80))
     find_spec = importlib.util.find_spec
@@ -323,3 +324,48 @@ def test_another_file_as_bin_is_no_pytorch_file(tmp_path):
         archive.writestr("readme.txt", "r")
     with pytest.raises(WeightsError, match="not a PyTorch file: it is a zip archive without data"):
         read_weights(tmp_path / "glow.bin")
+
+
+def nested(depth):
+    tree = {"x": np.ones(1, np.float32)}
+    for _ in range(depth):
+        tree = {"x": tree}
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("tree", "words"),
+    [
+        ({"a": {5: np.ones(1)}}, "a name of its tree is 5, not a string"),
+        ({"a": {b"x": np.ones(1)}}, "a name of its tree is b'x', not a string"),
+        (nested(1015), "damaged"),
+        (
+            {"a": {"__msgpack_chunked_array__": True, "shape": {"0": 2**60}, "chunks": {}}},
+            "damaged",
+        ),
+        ({"a": {"__msgpack_chunked_array__": True, "shape": 5, "chunks": 5}}, "damaged"),
+    ],
+    ids=["number", "bytes", "deep", "chunks", "chunks of a wrong type"],
+)
+def test_trees_that_no_model_has_are_damage(tmp_path, tree, words):
+    """TypeError of a join of names, RecursionError, and what flax raises for pieces of an array."""
+    path = tmp_path / "flax_model.msgpack"
+    path.write_bytes(
+        msgpack.packb(tree, default=serialization._msgpack_ext_pack, strict_types=True)
+    )
+    with pytest.raises(WeightsError, match=rf"flax_model\.msgpack is .*{words}"):
+        read_weights(path)
+
+
+def test_an_error_of_pytorch_without_a_text(tmp_path):
+    """IndexError: an old file that ends after its first bytes makes PyTorch raise EOFError()."""
+    torch = pytest.importorskip("torch", reason="a .bin file needs torch")
+    path = tmp_path / "pytorch_model.bin"
+    torch.save({"x": torch.ones(50)}, path, _use_new_zipfile_serialization=False)
+    data = path.read_bytes()
+    for size in range(1, len(data) - 1, 23):
+        path.write_bytes(data[:size])
+        with pytest.raises(
+            WeightsError, match=r"pytorch_model\.bin is (truncated|damaged|not a plain)"
+        ):
+            read_weights(path)

@@ -24,7 +24,7 @@ def test_parameter_counts_of_the_paper(features, levels, count):
     assert sum(leaf.size for leaf in jax.tree.leaves(variables["params"])) == count
 
 
-def test_actnorm_by_hand():
+def test_f06_actnorm_by_hand():
     """Case F06: [[2, 10], [4, 30]] has means 3, 20 and deviations 1, 10."""
     x = jnp.asarray([[2.0, 10.0], [4.0, 30.0]])
     actnorm = ActNorm(**fit_actnorm(x))
@@ -65,7 +65,7 @@ def test_released_start_loss():
     assert losses["released"] > entropy + 0.05
 
 
-def test_plu_starts_as_a_rotation():
+def test_f06_plu_starts_as_a_rotation():
     """W = P L (U + diag(s)) is orthogonal before training, with P on the right side."""
     trainable, fixed = init_plu(jax.random.key(1), 9)
     w = np.asarray(PLULinear(**trainable, **fixed).forward(jnp.eye(9)))

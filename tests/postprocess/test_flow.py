@@ -210,6 +210,7 @@ def test_damaged_files(flow, tmp_path):
         {"features": "x"},
         {"flow": {"levels": "1"}},
         {"train": {"a": 1}},
+        {"flow": {**json.loads(text)["flow"], "depth": 2**31 - 1}},  # would never end
     ):
         described.write_text(json.dumps(json.loads(text) | fields))
         with pytest.raises(CheckpointError, match="not a readable flow"):

@@ -1,6 +1,7 @@
 """A folder holds one post-processor: what was saved last, whatever was there before."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -124,3 +125,26 @@ def test_one_object_twice_in_compose():
     for steps in ([one, one], [Compose([one, NATSV(1)]), one]):
         with pytest.raises(InputError, match="one standardize object twice"):
             Compose(steps)
+
+
+@pytest.mark.parametrize("kind", [[], {}, None, "../x"])
+def test_an_unknown_kind_of_any_type(fitted, tmp_path, kind):
+    """TypeError: a list cannot be looked up by its hash."""
+    fitted["whitening"].save(tmp_path)
+    file = tmp_path / "postprocess.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "kind": kind}))
+    with pytest.raises(CheckpointError, match=r"postprocess\.json: unknown kind"):
+        load(tmp_path)
+    file.write_text("[" * 5000 + "]" * 5000)
+    with pytest.raises(CheckpointError, match=r"postprocess\.json is not readable"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("shapes", [True, [], "x", {"mean": 5}])
+def test_shapes_of_a_wrong_type(fitted, tmp_path, shapes):
+    """AttributeError for what is no object."""
+    fitted["whitening"].save(tmp_path)
+    file = tmp_path / "postprocess.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "shapes": shapes}))
+    with pytest.raises(CheckpointError, match="not a readable whitening"):
+        load(tmp_path)

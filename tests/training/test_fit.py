@@ -186,7 +186,7 @@ def test_unusable_embeddings_are_refused(embeddings, error, words):
         prepare_data(embeddings, rows, held_out=0.0, seed=0)
 
 
-def test_a_non_finite_loss_stops_and_is_not_saved():
+def test_f05_a_non_finite_loss_stops_and_is_not_saved():
     """The error names the step, and no state after it reaches a checkpoint."""
     data = _data()
     data.embeddings[data.rows[-1]] = 3e38  # overflows in the prior of the step that sees it

@@ -195,7 +195,7 @@ def two_processes(folder, one_device):
 
 
 @pytest.mark.parametrize("name", EIGHT)
-def test_eight_devices_give_the_numbers_of_one(one_device, eight_devices, name):
+def test_f03_eight_devices_give_the_numbers_of_one(one_device, eight_devices, name):
     assert_same_run(eight_devices[name], one_device[name[0]], TOLERANCE.get(name[0], 1e-5))
 
 

@@ -152,7 +152,7 @@ def test_the_checkpoint_says_what_it_is(straight):
     assert records.state["step"] == 20
 
 
-def test_restored_flow_gives_the_trained_vectors(folder, straight):
+def test_f01_restored_flow_gives_the_trained_vectors(folder, straight):
     """Case F01: nothing initialises again after a load, whatever batch comes first."""
     run = load_run(straight)
     u = run.encoder.encode(LINES)
