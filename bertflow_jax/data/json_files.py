@@ -10,7 +10,8 @@ from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 def read_json(path: Path) -> Any:
     """Parse a JSON file in UTF-8.
 
-    Raises DataNotFoundError if it is not there, ConfigError (with the line) if it is not JSON.
+    Raises DataNotFoundError if it is not there, ConfigError (with the line) if it is not JSON or
+    cannot be read at all: a folder, a file of another user.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"))
@@ -18,6 +19,8 @@ def read_json(path: Path) -> Any:
         raise DataNotFoundError(f"{path} is missing") from None
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, thousands of digits
         raise ConfigError(f"{path}: not valid JSON ({error})") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def parse_json_line(line: str, place: str) -> dict[str, Any]:

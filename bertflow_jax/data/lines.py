@@ -16,6 +16,11 @@ from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 
 # Python's codecs of host names, literals and the like, which are no encoding of a text file.
 _NOT_OF_FILES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape")
+# Text shrinks to a fifth or a tenth, a file made to fill the memory to a thousandth.
+_MAX_RATIO = 200
+_LEAST_BOMB = 2**28  # bytes; below, whatever the ratio, it does no harm
+_PIECE = 2**20
+_LONGEST = 2**28  # characters of a line that is held as a whole
 _ENCODING_HINT = (
     "if the file has another encoding, name it: data.encoding in a config, --encoding of a command"
 )
@@ -30,8 +35,8 @@ def read_lines(path: Path, encoding: str = "utf-8") -> list[str]:
 
     Raises:
       DataNotFoundError: there is no such file.
-      DataError: a folder, a damaged .gz, an invalid byte (file, line and byte are named) or a
-        binary file.
+      DataError: a folder, a damaged .gz or one that would fill the memory, an invalid byte (file,
+        line and byte are named) or a binary file.
       ConfigError: the encoding is unknown, or none of text.
     """
     _check_encoding(encoding)
@@ -58,7 +63,8 @@ def iter_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
     """Yield what `read_lines` returns, without holding the file.
 
     Raises:
-      as `read_lines`, while iterating: lines before a bad one have been yielded.
+      as `read_lines`, while iterating: lines before a bad one have been yielded; and DataError for
+        a line of 2^28 characters or more.
     """
     _check_encoding(encoding)
     number = 0
@@ -69,7 +75,12 @@ def iter_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
             io.TextIOWrapper(raw, _with_byte_order(raw, encoding), newline="\n") as file,
         ):
             try:
-                for number, line in enumerate(file, 1):
+                for number, line in enumerate(iter(lambda: file.readline(_LONGEST), ""), 1):
+                    if len(line) == _LONGEST:
+                        raise DataError(
+                            f"{path}, line {number}: has {_LONGEST} characters and more, so this "
+                            "is no file of a text a line; split it into lines"
+                        )
                     if "\0" in line:
                         raise _zero_byte(path, number, encoding)
                     text = line.removeprefix("\ufeff") if number == 1 else line
@@ -124,8 +135,20 @@ def _zero_byte(path: Path, line: int, encoding: str) -> DataError:
 
 def _read_bytes(path: Path) -> bytes:
     with _readable(path):
-        data = path.read_bytes()
-        return gzip.decompress(data) if path.suffix == ".gz" else data
+        if path.suffix != ".gz":
+            return path.read_bytes()
+        most = max(_LEAST_BOMB, _MAX_RATIO * path.stat().st_size)
+        data = bytearray()
+        with gzip.open(path, "rb") as file:
+            while piece := file.read(_PIECE):
+                data += piece
+                if len(data) > most:
+                    raise DataError(
+                        f"{path} holds {path.stat().st_size} bytes that decompress to more than "
+                        f"{most}, which no text does; if it is meant so, decompress it (gunzip) "
+                        "and name that file"
+                    )
+        return bytes(data)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from bertflow_jax.postprocess.compose import Compose
 from bertflow_jax.postprocess.flow import Flow
 from bertflow_jax.postprocess.reduce import Reduce
 from bertflow_jax.postprocess.standardize import Center, Standardize
-from bertflow_jax.postprocess.storage import described_in
+from bertflow_jax.postprocess.storage import DAMAGE, described_in
 from bertflow_jax.postprocess.whitening import NATSV, Whitening
 
 AFFINE: dict[str, type[AffineProcessor]] = {
@@ -37,8 +37,8 @@ def load(folder: str | Path) -> PostProcessor:
     try:
         described: Any = json.loads(file.read_text("utf-8"))
         kind = described["kind"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except DAMAGE as error:
         raise CheckpointError(f"{file} is not readable ({error})") from error
-    if kind not in AFFINE:
+    if not isinstance(kind, str) or kind not in AFFINE:
         raise CheckpointError(f"{file}: unknown kind {kind!r}; known: {', '.join(AFFINE)}")
     return AFFINE[kind].load(path)

@@ -22,7 +22,16 @@ from bertflow_jax.paths import user_path
 from bertflow_jax.workdir import prepare_output, write_text
 
 # What reading a damaged file can raise, the constructors of configs included.
-DAMAGE = (OSError, ArithmeticError, ValueError, LookupError, TypeError, SafetensorError)
+DAMAGE = (
+    OSError,
+    ArithmeticError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    SafetensorError,
+)
 # What a folder holds -> its files, the description first.
 COMPOSE = "compose.json"
 _FILES = {
