@@ -1,4 +1,4 @@
-"""One damaged input of the fuzz benchmark: what is read, and the folder that a reader may write in."""
+"""One damaged input of the fuzz benchmark: what is read, and where a reader may write."""
 
 import dataclasses
 from collections.abc import Callable
