@@ -44,11 +44,8 @@ def read_lines(path: Path, encoding: str = "utf-8") -> list[str]:
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        line = 1 + data.count(b"\n", 0, error.start)
-        raise DataError(
-            f"{path}, line {line}: byte 0x{data[error.start]:02X} (byte {error.start} of the file, "
-            f"counted from 0) is not valid {encoding}; {_ENCODING_HINT}"
-        ) from error
+        raw = io.BytesIO(data)
+        raise _bad_byte(path, encoding, *_find_bad_byte(raw, encoding)) from error
     position = text.find("\0")
     if position >= 0:
         line = 1 + text.count("\n", 0, position)
@@ -87,10 +84,9 @@ def iter_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
                     if text:  # a byte order mark alone is no line
                         yield text.removesuffix("\n").rstrip("\r")
             except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{path}, line {number + 1} or soon after: byte "
-                    f"0x{error.object[error.start]:02X} is not valid {encoding}; {_ENCODING_HINT}"
-                ) from error
+                # It was met somewhere in the bytes that are decoded ahead.
+                raw.seek(0)
+                raise _bad_byte(path, encoding, *_find_bad_byte(raw, encoding)) from error
             except UnicodeError as error:
                 raise DataError(
                     f"{path}, line {number + 1} or soon after: not valid {encoding} ({error}); "
@@ -111,6 +107,35 @@ def _with_byte_order(raw: Any, encoding: str) -> str:
     }
     marked = start.startswith(marks[name])
     return name if marked or not start else f"{name}-{sys.byteorder[0]}e"
+
+
+def _find_bad_byte(raw: Any, encoding: str) -> tuple[int, int, int]:
+    """Return line from 1, place from 0 and value of the first byte that cannot be decoded."""
+    decoder = codecs.getincrementaldecoder(_with_byte_order(raw, encoding))()
+    line, start, piece = 1, 0, b""
+    try:
+        while piece := raw.read(_PIECE):
+            state = decoder.getstate()
+            line += decoder.decode(piece).count("\n")
+            start += len(piece)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        found, at = error, start + len(piece)
+    if piece:  # once more, byte by byte, so that the lines before it are counted
+        decoder.setstate(state)
+        try:
+            for at in range(start + 1, start + len(piece) + 1):
+                line += decoder.decode(piece[at - start - 1 : at - start]).count("\n")
+        except UnicodeDecodeError as error:
+            found = error
+    return line, at - len(found.object) + found.start, found.object[found.start]
+
+
+def _bad_byte(path: Path, encoding: str, line: int, place: int, value: int) -> DataError:
+    return DataError(
+        f"{path}, line {line}: byte 0x{value:02X} (byte {place} of the file, counted from 0) is "
+        f"not valid {encoding}; {_ENCODING_HINT}"
+    )
 
 
 def _check_encoding(encoding: str) -> None:
