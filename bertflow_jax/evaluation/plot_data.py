@@ -48,6 +48,18 @@ class RowPlot:
     binary: bool = False
     similarity: str = "cosine"
 
+    def __post_init__(self) -> None:
+        """Leave out what is not finite: no axis has a place for it, and the rest can be drawn."""
+        drawn = np.isfinite(self.gold) & np.isfinite(self.similarities)
+        kept = {
+            "spectrum": np.where(np.isfinite(self.spectrum), self.spectrum, 0.0),
+            "random_cosines": self.random_cosines[np.isfinite(self.random_cosines)],
+            "gold": self.gold[drawn],
+            "similarities": self.similarities[drawn],
+        }
+        for name, values in kept.items():
+            object.__setattr__(self, name, values)
+
     @property
     def mean_random_cosine(self) -> float | None:
         """Mean of `random_cosines`, or None without any."""
