@@ -1,5 +1,6 @@
 """Prepared TFDS folders of SNLI and GLUE's QNLI, as sources of `benchmarks.fuzz_data`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,15 @@ def sources() -> list[Source]:
     return [Source("tfds-snli", _snli, _read_snli), Source("tfds-qnli", _qnli, _read_qnli)]
 
 
-def _prepare(folder: Path, dataset: str, config: str, texts: tuple[str, str], labels: Any) -> None:
-    """Prepare a data set of two texts and a label, three rows in each split."""
+def prepare(
+    folder: Path,
+    dataset: str,
+    config: str,
+    texts: tuple[str, str],
+    labels: Any,
+    rows: Sequence[tuple[Any, Any, int]] = _ROWS,
+) -> None:
+    """Prepare a data set of two texts and a label, with the same rows in each split."""
     import tensorflow_datasets as tfds
 
     version = tfds.core.Version("1.0.0")
@@ -42,7 +50,7 @@ def _prepare(folder: Path, dataset: str, config: str, texts: tuple[str, str], la
             return {split: self._rows() for split in ("train", "validation")}
 
         def _rows(self) -> Any:
-            for i, (first, second, label) in enumerate(_ROWS):
+            for i, (first, second, label) in enumerate(rows):
                 yield i, {texts[0]: first, texts[1]: second, "label": label, "idx": i}
 
         def _generate_examples(self) -> Any:
@@ -56,7 +64,7 @@ def _prepare(folder: Path, dataset: str, config: str, texts: tuple[str, str], la
 
 def _snli(folder: Path) -> None:
     names = ["entailment", "neutral", "contradiction"]
-    _prepare(folder, "snli", "", ("premise", "hypothesis"), names)
+    prepare(folder, "snli", "", ("premise", "hypothesis"), names)
 
 
 def _read_snli(folder: Path) -> object:
@@ -68,7 +76,7 @@ def _read_snli(folder: Path) -> object:
 
 
 def _qnli(folder: Path) -> None:
-    _prepare(folder, "glue", "qnli", ("question", "sentence"), ["entailment", "not_entailment"])
+    prepare(folder, "glue", "qnli", ("question", "sentence"), ["entailment", "not_entailment"])
 
 
 def _read_qnli(folder: Path) -> object:

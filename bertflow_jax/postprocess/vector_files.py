@@ -115,7 +115,8 @@ class NpyVectors:
             if magic != _MAGIC:  # numpy would speak of unpickling it
                 what = "is no .npy file" if magic else "is empty"
                 raise DataError(f"{self.path} {what}; save an array float[N, D] with numpy.save")
-            return np.load(self.path, mmap_mode="r", allow_pickle=False)
+            with np.errstate(over="ignore"):  # an absurd shape, which the size of the file refutes
+                return np.load(self.path, mmap_mode="r", allow_pickle=False)
         except NPY_DAMAGE as error:
             if isinstance(error, DataError):
                 raise

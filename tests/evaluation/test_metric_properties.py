@@ -162,6 +162,9 @@ def test_isotropy_measures_have_their_bounds_and_their_symmetries(x, seed):
         if before.value is not None:
             assert after.value == pytest.approx(before.value, abs=1e-9)
             assert measure(x * 37.5).value == pytest.approx(before.value, abs=1e-9)
+    if x.shape[1] > 1:
+        # A covariance does not depend on the origin; directions do, and so uniformity.
+        assert isoscore(x + 3.0).value == pytest.approx(isoscore(x).value, abs=1e-9)
     assert log_partition_ratio(x @ turn).value == pytest.approx(
         log_partition_ratio(x).value, abs=1e-8
     )
