@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from bertflow_jax.data.json_files import read_json_object_if_present
+from bertflow_jax.data.npy_files import NPY_DAMAGE
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.workdir import write_text
 
@@ -91,7 +92,7 @@ class Part:
                 size = file.tell() + 4 * self.rows * self.dimension
                 good = shape == (self.rows, self.dimension) and dtype == np.dtype("<f4")
                 return good and version == (1, 0) and not fortran and _size(file.fileno()) == size
-        except (OSError, ValueError):
+        except NPY_DAMAGE:
             return False
 
 

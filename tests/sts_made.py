@@ -28,6 +28,25 @@ SICK = {
 _SICK_FILES = {"train": "train", "dev": "trial", "test": "test_annotated"}
 
 
+def write(path: Path, content: str | bytes) -> Path:
+    """Write a file with its folder; returns its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def stsb_row(sentence1: str, sentence2: str, score: str = "2.500", extra: str = "") -> str:
+    """Return a line of sts-*.csv."""
+    return f"news\tfile\t2012\t0001\t{score}\t{sentence1}\t{sentence2}{extra}\n"
+
+
+def year(root, gold, pairs=5, subset="headlines", name="STS16-en-test"):
+    """Write a subset of a year with numbered sentences and these gold lines."""
+    lines = "".join(f"left {i}\tright {i}\n" for i in range(1, pairs + 1))
+    write(root / "STS" / name / f"STS.input.{subset}.txt", lines)
+    write(root / "STS" / name / f"STS.gs.{subset}.txt", gold)
+
+
 def _years(prefix, folder):
     files = {}
     for subset, rows in STS16.items():

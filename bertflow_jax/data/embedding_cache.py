@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from bertflow_jax import distributed
+from bertflow_jax.data.npy_files import NPY_DAMAGE
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.paths import default_cache_dir, user_path
 from bertflow_jax.workdir import prepare_output
@@ -94,8 +95,13 @@ def _read(entry: Path, rows: int) -> np.ndarray | None:
     if hashlib.sha256(raw).hexdigest().encode() != digest.strip():
         _log.warning("cached embeddings %s are damaged: computing them again", entry)
         return None
-    embeddings = np.load(io.BytesIO(raw), allow_pickle=False)
-    return embeddings if embeddings.shape[0] == rows else None
+    try:
+        embeddings = np.load(io.BytesIO(raw), allow_pickle=False)
+    except NPY_DAMAGE as error:
+        _log.warning("cached embeddings %s are no array (%s): computing them again", entry, error)
+        return None
+    good = embeddings.ndim == 2 and len(embeddings) == rows and embeddings.dtype == np.float32
+    return embeddings if good else None
 
 
 def _write(entry: Path, embeddings: np.ndarray) -> None:

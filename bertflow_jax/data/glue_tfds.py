@@ -11,6 +11,7 @@ import numpy as np
 
 from bertflow_jax.data.glue_files import GlueRows
 from bertflow_jax.data.sts_files import Row
+from bertflow_jax.data.tfds_builders.metadata import check_metadata
 from bertflow_jax.errors import DataError, DataNotFoundError
 
 _SPLITS = {"train": "train", "dev": "validation", "test": "test"}
@@ -59,11 +60,13 @@ class GlueRecords:
 
     def _row(self, split_place: str, record: dict[str, Any]) -> Row:
         place = f"{split_place}, idx {record['idx']}"
+        with self._readable():
+            texts, gold = [record[name] for name in _TEXTS[self.task]], self._gold(record["label"])
         try:
-            first, second = (bytes(record[name]).decode("utf-8") for name in _TEXTS[self.task])
-        except UnicodeDecodeError as error:
+            first, second = (bytes(text).decode("utf-8") for text in texts)
+        except (UnicodeDecodeError, TypeError, ValueError) as error:
             raise DataError(f"{place}: the text is not valid utf-8 ({error})") from error
-        return Row(first, second, self._gold(record["label"]), place)
+        return Row(first, second, gold, place)
 
     def _gold(self, label: Any) -> str:
         if self.task == "stsb":
@@ -76,11 +79,14 @@ class GlueRecords:
     @cached_property
     def _splits(self) -> dict[str, Sequence[dict[str, Any]]]:
         wanted = self.folder / "glue" / self.task / "*" / "dataset_info.json"
-        if not any(self.folder.glob(f"glue/{self.task}/*/dataset_info.json")):
+        prepared = sorted(self.folder.glob(f"glue/{self.task}/*/dataset_info.json"))
+        if not prepared:
             raise DataNotFoundError(
                 f"--data_dir=tfds:{self.folder} holds no prepared glue/{self.task} (looked for "
                 f"{wanted}); prepare it with TFDS and file_format='array_record'"
             )
+        for info in prepared:
+            check_metadata(info.parent)
         # Imported here: TFDS takes a while to load, and only this source needs it.
         import tensorflow_datasets as tfds
 

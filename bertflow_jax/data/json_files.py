@@ -14,7 +14,7 @@ def read_json(path: Path) -> Any:
     """Parse a JSON file in UTF-8.
 
     Raises DataNotFoundError if it is not there, ConfigError (with the line) if it is not JSON or
-    cannot be read.
+    cannot be read at all: a folder, a file of another user.
     """
     try:
         content = path.read_bytes()

@@ -16,6 +16,11 @@ from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 
 # Python's codecs of host names, literals and the like, which are no encoding of a text file.
 _NOT_OF_FILES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape")
+# Text shrinks to a fifth or a tenth, a file made to fill the memory to a thousandth.
+_MAX_RATIO = 200
+_LEAST_BOMB = 2**28  # bytes; below, whatever the ratio, it does no harm
+_PIECE = 2**20
+_LONGEST = 2**28  # characters of a line that is held as a whole
 _ENCODING_HINT = (
     "if the file has another encoding, name it: data.encoding in a config, --encoding of a command"
 )
@@ -30,8 +35,8 @@ def read_lines(path: Path, encoding: str = "utf-8") -> list[str]:
 
     Raises:
       DataNotFoundError: there is no such file.
-      DataError: a folder, a damaged .gz, an invalid byte (file, line and byte are named) or a
-        binary file.
+      DataError: a folder, a damaged .gz or one that would fill the memory, an invalid byte (file,
+        line and byte are named) or a binary file.
       ConfigError: the encoding is unknown, or none of text.
     """
     check_encoding(encoding)
@@ -39,11 +44,8 @@ def read_lines(path: Path, encoding: str = "utf-8") -> list[str]:
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        line = 1 + data.count(b"\n", 0, error.start)
-        raise DataError(
-            f"{path}, line {line}: byte 0x{data[error.start]:02X} (byte {error.start} of the file, "
-            f"counted from 0) is not valid {encoding}; {_ENCODING_HINT}"
-        ) from error
+        raw = io.BytesIO(data)
+        raise _bad_byte(path, encoding, *_find_bad_byte(raw, encoding)) from error
     position = text.find("\0")
     if position >= 0:
         line = 1 + text.count("\n", 0, position)
@@ -58,7 +60,8 @@ def iter_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
     """Yield what `read_lines` returns, without holding the file.
 
     Raises:
-      as `read_lines`, while iterating: lines before a bad one have been yielded.
+      as `read_lines`, while iterating: lines before a bad one have been yielded; and DataError for
+        a line of 2^28 characters or more.
     """
     check_encoding(encoding)
     number = 0
@@ -69,17 +72,21 @@ def iter_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
             io.TextIOWrapper(raw, _with_byte_order(raw, encoding), newline="\n") as file,
         ):
             try:
-                for number, line in enumerate(file, 1):
+                for number, line in enumerate(iter(lambda: file.readline(_LONGEST), ""), 1):
+                    if len(line) == _LONGEST:
+                        raise DataError(
+                            f"{path}, line {number}: has {_LONGEST} characters and more, so this "
+                            "is no file of a text a line; split it into lines"
+                        )
                     if "\0" in line:
                         raise _zero_byte(path, number, encoding)
                     text = line.removeprefix("\ufeff") if number == 1 else line
                     if text:  # a byte order mark alone is no line
                         yield text.removesuffix("\n").rstrip("\r")
             except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{path}, line {number + 1} or soon after: byte "
-                    f"0x{error.object[error.start]:02X} is not valid {encoding}; {_ENCODING_HINT}"
-                ) from error
+                # It was met somewhere in the bytes that are decoded ahead.
+                raw.seek(0)
+                raise _bad_byte(path, encoding, *_find_bad_byte(raw, encoding)) from error
             except UnicodeError as error:
                 raise DataError(
                     f"{path}, line {number + 1} or soon after: not valid {encoding} ({error}); "
@@ -100,6 +107,35 @@ def _with_byte_order(raw: Any, encoding: str) -> str:
     }
     marked = start.startswith(marks[name])
     return name if marked or not start else f"{name}-{sys.byteorder[0]}e"
+
+
+def _find_bad_byte(raw: Any, encoding: str) -> tuple[int, int, int]:
+    """Return line from 1, place from 0 and value of the first byte that cannot be decoded."""
+    decoder = codecs.getincrementaldecoder(_with_byte_order(raw, encoding))()
+    line, start, piece = 1, 0, b""
+    try:
+        while piece := raw.read(_PIECE):
+            state = decoder.getstate()
+            line += decoder.decode(piece).count("\n")
+            start += len(piece)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        found, at = error, start + len(piece)
+    if piece:  # once more, byte by byte, so that the lines before it are counted
+        decoder.setstate(state)
+        try:
+            for at in range(start + 1, start + len(piece) + 1):
+                line += decoder.decode(piece[at - start - 1 : at - start]).count("\n")
+        except UnicodeDecodeError as error:
+            found = error
+    return line, at - len(found.object) + found.start, found.object[found.start]
+
+
+def _bad_byte(path: Path, encoding: str, line: int, place: int, value: int) -> DataError:
+    return DataError(
+        f"{path}, line {line}: byte 0x{value:02X} (byte {place} of the file, counted from 0) is "
+        f"not valid {encoding}; {_ENCODING_HINT}"
+    )
 
 
 def check_encoding(encoding: str) -> None:
@@ -125,8 +161,20 @@ def _zero_byte(path: Path, line: int, encoding: str) -> DataError:
 
 def _read_bytes(path: Path) -> bytes:
     with _readable(path):
-        data = path.read_bytes()
-        return gzip.decompress(data) if path.suffix == ".gz" else data
+        if path.suffix != ".gz":
+            return path.read_bytes()
+        most = max(_LEAST_BOMB, _MAX_RATIO * path.stat().st_size)
+        data = bytearray()
+        with gzip.open(path, "rb") as file:
+            while piece := file.read(_PIECE):
+                data += piece
+                if len(data) > most:
+                    raise DataError(
+                        f"{path} holds {path.stat().st_size} bytes that decompress to more than "
+                        f"{most}, which no text does; if it is meant so, decompress it (gunzip) "
+                        "and name that file"
+                    )
+        return bytes(data)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 
 from bertflow_jax.data.nli import NO_GOLD
 from bertflow_jax.data.sts_files import Row
+from bertflow_jax.data.tfds_builders.metadata import check_metadata
 from bertflow_jax.errors import DataError, DataNotFoundError
 
 DATASETS = ("snli", "multi_nli")
@@ -32,6 +33,7 @@ def read_tfds_rows(data_dir: Path, dataset: str, splits: Sequence[str]) -> Itera
       DataError: no such split, other features, or files that cannot be read.
     """
     folder = _version_folder(data_dir, dataset)
+    check_metadata(folder)
     # Imported here: it takes seconds, and nothing else needs it.
     import tensorflow_datasets as tfds
 
@@ -64,10 +66,17 @@ def _rows(folder: Path, split: str, source: Any, names: Sequence[str]) -> Iterat
             example = source[number]
         except Exception as error:
             raise _unreadable(folder, error) from error
-        label = int(example["label"])
-        first, second = (_text(example[name]) for name in _FIELDS[:2])
-        gold = names[label] if label >= 0 else NO_GOLD
-        yield Row(first, second, gold, f"{folder}, {split} example {number}")
+        place = f"{folder}, {split} example {number}"
+        try:
+            label = int(example["label"])
+            first, second = (_text(example[name]) for name in _FIELDS[:2])
+            gold = names[label] if label >= 0 else NO_GOLD
+        except (UnicodeDecodeError, LookupError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{place}: no two texts in utf-8 and a label among {', '.join(names)} ({error}); "
+                "prepare the data set again"
+            ) from error
+        yield Row(first, second, gold, place)
 
 
 def _source(builder: Any, folder: Path, split: str) -> Any:

@@ -1,8 +1,7 @@
 """The numbers behind the figures of a report, computed from the embeddings of each row."""
 
 import dataclasses
-import json
-import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertflow_jax.data.glue import BinaryTask
-from bertflow_jax.data.lines import read_lines
 from bertflow_jax.data.sts import StsTask
+from bertflow_jax.errors import DataError
 from bertflow_jax.evaluation.metrics import random_pair_cosines
 from bertflow_jax.evaluation.tasks import SentenceTable, task_similarities
+from bertflow_jax.training.metrics import metric_records
 
 _MAX_SPECTRUM_ROWS = 10_000
 _MAX_POINTS = 2_000
@@ -47,6 +47,18 @@ class RowPlot:
     score: float | None
     binary: bool = False
     similarity: str = "cosine"
+
+    def __post_init__(self) -> None:
+        """Leave out what is not finite: no axis has a place for it, and the rest can be drawn."""
+        drawn = np.isfinite(self.gold) & np.isfinite(self.similarities)
+        kept = {
+            "spectrum": np.where(np.isfinite(self.spectrum), self.spectrum, 0.0),
+            "random_cosines": self.random_cosines[np.isfinite(self.random_cosines)],
+            "gold": self.gold[drawn],
+            "similarities": self.similarities[drawn],
+        }
+        for name, values in kept.items():
+            object.__setattr__(self, name, values)
 
     @property
     def mean_random_cosine(self) -> float | None:
@@ -125,15 +137,20 @@ def training_curves(metrics_path: Path, series: Mapping[str, str]) -> dict[str, 
     Returns:
       label -> [(step, value)] by step, for the series that have a finite value. Of a step written
       twice (a resumed run) the later line counts; a line cut off by an interruption does not.
+
+    Raises:
+      DataError: the file cannot be read.
     """
+    try:
+        records = metric_records(metrics_path)
+    except OSError as error:
+        raise DataError(f"{metrics_path} cannot be read: {error.strerror or error}") from error
     curves: dict[str, dict[int, float]] = {}
-    for line in read_lines(metrics_path):
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            continue
+    for record in records:
         for label, key in series.items():
-            value = record.get(key)
-            if isinstance(value, int | float) and math.isfinite(value):
-                curves.setdefault(label, {})[int(record["step"])] = float(value)
+            value: Any = record.get(key)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            # JSON holds integers beyond every float too; no metric is one.
+            if number and abs(value) <= sys.float_info.max:
+                curves.setdefault(label, {})[record["step"]] = float(value)
     return {label: sorted(points.items()) for label, points in curves.items()}

@@ -79,10 +79,12 @@ def _read(place: Place) -> dict[str, Any]:
     try:
         with place.filesystem.open_input_stream(path) as file:
             found = json.loads(file.read())
-        if not isinstance(found, dict) or not isinstance(found["inputs"], list):
-            raise ValueError("no object with inputs")
+        if not isinstance(found, dict) or not isinstance(found.get("made_by", {}), dict):
+            raise ValueError("no object that says what the vectors are made by")
+        if any(not isinstance(entry["name"], str) for entry in found["inputs"]):
+            raise ValueError("an input without a name")
         return found
-    except (ValueError, KeyError, OSError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError, OSError) as error:
         raise WorkdirError(
             f"{place.given}/{MANIFEST} cannot be read ({error}); name a new folder"
         ) from error

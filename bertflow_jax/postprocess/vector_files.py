@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertflow_jax.data.json_files import read_json_object
+from bertflow_jax.data.npy_files import NPY_DAMAGE
 from bertflow_jax.embed_parts import INDEX
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 from bertflow_jax.paths import file_kind
@@ -114,8 +115,9 @@ class NpyVectors:
             if magic != _MAGIC:  # numpy would speak of unpickling it
                 what = "is no .npy file" if magic else "is empty"
                 raise DataError(f"{self.path} {what}; save an array float[N, D] with numpy.save")
-            return np.load(self.path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
+            with np.errstate(over="ignore"):  # an absurd shape, which the size of the file refutes
+                return np.load(self.path, mmap_mode="r", allow_pickle=False)
+        except NPY_DAMAGE as error:
             if isinstance(error, DataError):
                 raise
             if "Python objects" in str(error):

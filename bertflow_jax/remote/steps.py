@@ -221,7 +221,7 @@ class RemoteSteps(LocalSteps):
             try:
                 marker = json.loads(raw or b"")["files"]
                 usable = all(_inside(name) and said["sha256"] for name, said in marker.items())
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise self._damaged(step, f"its {_COMMIT} cannot be read") from error
             if not usable:
                 raise self._damaged(step, f"its {_COMMIT} names a file outside the step")

@@ -14,6 +14,26 @@ _log = logging.getLogger(__name__)
 METRICS_FILE = "metrics.jsonl"
 
 
+def metric_records(path: Path) -> list[dict[str, Any]]:
+    """Return the records of a metrics.jsonl, each an object with an integer "step".
+
+    Whatever else stands there is left out, as the half line of a run that was killed while writing
+    it, or the zero bytes that a machine without power leaves.
+
+    Raises:
+      OSError: the file cannot be read.
+    """
+    records = []
+    for line in path.read_text("utf-8", errors="replace").splitlines():
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(record, dict) and type(record.get("step")) is int:
+            records.append(record)
+    return records
+
+
 class MetricsWriter:
     """Append metrics to WORKDIR/metrics.jsonl and, if asked, WORKDIR/tensorboard.
 
@@ -44,13 +64,8 @@ class MetricsWriter:
     def _keep_until(self, step: int) -> None:
         if not self.path.is_file():
             return
-        kept = []
-        for line in self.path.read_text("utf-8", errors="replace").splitlines():
-            try:
-                if json.loads(line)["step"] <= step:
-                    kept.append(line + "\n")
-            except (ValueError, KeyError, TypeError):
-                continue  # the half line of a run that was killed while writing it
+        records = metric_records(self.path)
+        kept = [json.dumps(record) + "\n" for record in records if record["step"] <= step]
         # Renamed into place: a run killed here must not lose its history.
         rewritten = self.path.with_suffix(".tmp")
         rewritten.write_text("".join(kept), "utf-8")

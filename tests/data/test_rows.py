@@ -104,7 +104,7 @@ def test_bad_files(tmp_path, name, content, column, words):
 
 def test_bytes_of_another_encoding(tmp_path):
     (tmp_path / "a.txt").write_bytes("eins\nfünf\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r"line \d or soon after: byte 0xFC is not valid utf-8"):
+    with pytest.raises(DataError, match=r"line 2: byte 0xFC \(byte 6 of the file"):
         open_rows(tmp_path / "a.txt").survey()
     rows = open_rows(tmp_path / "a.txt", encoding="latin-1")
     assert [row.text for row in rows] == ["eins", "fünf"]

@@ -239,7 +239,7 @@ def test_damaged_files_are_named(made, tmp_path):
     with pytest.raises(DataError, match=r"--overwrite makes it anew"):
         prepare(["sickr"], folder, made[0])
     (folder / "stsb" / "1.0.0" / "dataset_info.json").write_text("{")
-    with pytest.raises(DataError, match=r"stsb/1\.0\.0 cannot be read as a TFDS data set"):
+    with pytest.raises(DataError, match=r"stsb/1\.0\.0/dataset_info\.json: not valid JSON"):
         load_task("stsb", f"tfds:{folder}")
 
 

@@ -108,7 +108,7 @@ def test_tilde_is_the_home_folder(data_dir, tmp_path, angles, monkeypatch):
     assert sorted(os.listdir(tmp_path)) == ["data", "out"]
 
 
-def test_results_are_written_before_anything_is_drawn(data_dir, tmp_path, angles, monkeypatch):
+def test_b03_results_are_written_before_anything_is_drawn(data_dir, tmp_path, angles, monkeypatch):
     # Bug: a plotting failure loses the scores.
     def fail(*args):
         raise RuntimeError("drawing failed")
@@ -170,7 +170,7 @@ def test_mistakes_are_found_before_a_model_is_loaded(
     assert isinstance(caught.value, BertFlowError)
 
 
-def test_missing_matplotlib_is_told_at_the_start(data_dir, tmp_path, monkeypatch):
+def test_b03_missing_matplotlib_is_told_at_the_start(data_dir, tmp_path, monkeypatch):
     # Bug: ImportError after the scores.
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install matplotlib.*--noreport"):

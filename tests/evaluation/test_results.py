@@ -60,7 +60,7 @@ def test_contract_and_provenance(tmp_path):
     assert origin["command"]
 
 
-def test_undefined_scores_are_null_with_a_reason(tmp_path):
+def test_m02_undefined_scores_are_null_with_a_reason(tmp_path):
     # Bug: NaN in the file, which is no JSON.
     write_results(tmp_path / "results.json", results_of(GOOD, UNDEFINED))
     text = (tmp_path / "results.json").read_text("utf-8")

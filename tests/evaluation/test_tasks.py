@@ -25,7 +25,7 @@ def angle_embed(sentences):
     return np.stack([cosines, np.sqrt(1 - cosines**2)], axis=1)
 
 
-def test_known_scores_times_100():
+def test_m01_known_scores_times_100():
     # Bug: fractions where x 100 is promised, or the aggregations mixed up.
     result = evaluate_task(angle_task(), angle_embed)
     assert result["wmean"]["spearman"] == pytest.approx(78.5714, abs=1e-4)

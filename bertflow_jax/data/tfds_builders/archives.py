@@ -6,12 +6,13 @@ TensorFlow is not installed; its downloads do not need it.
 
 import logging
 import lzma
+import re
 import shutil
 import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ _UNREADABLE = (
     ValueError,
     RuntimeError,
 )
+_LARGEST = 2**28  # bytes; the releases have a few million
 _NO_HEAD = (403, 405, 501)  # answers of hosts that only know GET
 
 
@@ -54,7 +56,8 @@ def read_checksums(path: Path) -> dict[str, Any]:
     infos = {}
     for number, line in enumerate(read_lines(path), 1):
         fields = line.split("\t")
-        if len(fields) != 4 or not fields[1].isdecimal() or len(fields[2]) != 64:
+        good = len(fields) == 4 and re.fullmatch("[0-9]{1,18}", fields[1], re.ASCII)
+        if not good or not re.fullmatch("[0-9a-fA-F]{64}", fields[2]):
             raise DataError(
                 f"{path}, line {number}: address, bytes, sha256 and file name are needed, "
                 "separated by tabs (--checksums)"
@@ -93,7 +96,7 @@ def fetch(dl_manager: Any, task: str, urls: Sequence[str], folder: str) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=target.parent) as temporary:
         for url, path in zip(urls, paths, strict=True):
-            _unpack(url, path, temporary)
+            unpack(url, path, Path(temporary))
         data = Path(temporary) / folder
         if not data.is_dir():
             raise _failed(
@@ -136,19 +139,40 @@ def _download(dl_manager: Any, url: str) -> Any:
         raise _failed(url, str(error)) from error
 
 
-def _unpack(url: str, path: Path, target: str) -> None:
+def unpack(url: str, path: Path, target: Path) -> None:
+    """Unpack an archive into a folder, below which everything stays.
+
+    Args:
+      url: where it came from, for messages.
+      path: of the archive, .zip or .tar.gz.
+      target: the folder.
+
+    Raises:
+      DataError: it cannot be unpacked; then it is deleted.
+    """
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
+                _check_size(member.file_size for member in archive.infolist())
                 archive.extractall(target)
         else:
             with tarfile.open(path) as archive:
+                _check_size(member.size for member in archive)
                 archive.extractall(target, filter="data")
     except _UNREADABLE as error:
         # The note beside it too: TFDS refuses another content for a noted address.
         path.unlink(missing_ok=True)
         path.with_name(f"{path.name}.INFO").unlink(missing_ok=True)
         raise _failed(url, f"what came cannot be unpacked ({error}); it is deleted") from error
+
+
+def _check_size(sizes: Iterable[int]) -> None:
+    """Raise ValueError once the unpacked files together are larger than any release."""
+    total = 0
+    for size in sizes:
+        total += size
+        if total > _LARGEST:
+            raise ValueError(f"its files have more than {_LARGEST} bytes, as no release has")
 
 
 def _failed(url: str, what: str) -> DataError:

@@ -9,6 +9,7 @@ import numpy as np
 
 from bertflow_jax.data import sts_files
 from bertflow_jax.data.sts_files import STS_YEARS, Row
+from bertflow_jax.data.tfds_builders.metadata import check_metadata
 from bertflow_jax.errors import DataError, DataNotFoundError
 
 # Splits as this package names them -> as TFDS does.
@@ -87,6 +88,7 @@ def _open(folder: Path, task: str, splits: Sequence[str], field: str) -> tuple[A
             f"tfds:{folder} holds no prepared {task} (looked for {folder / task}{also}); prepare "
             f"it with python -m bertflow_jax.data.tfds_builders --tasks={task} --data_dir={folder}"
         )
+    check_metadata(path)
     import tensorflow_datasets as tfds
 
     try:
@@ -131,11 +133,17 @@ def _examples(builder: Any, split: str, names: Sequence[str]) -> Iterator[dict[s
     if "idx" in names:
         # TFDS shuffles GLUE while it writes; idx is the line of the release.
         examples.sort(key=lambda example: int(example["idx"]))
-    for example in examples:
-        yield {
-            name: value.decode() if isinstance(value, bytes) else value
-            for name, value in example.items()
-        }
+    for number, example in enumerate(examples):
+        try:
+            yield {
+                name: value.decode() if isinstance(value, bytes) else value
+                for name, value in example.items()
+            }
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{builder.data_dir}, split {SPLITS[split]}, example {number}: a text is not valid "
+                "utf-8; delete the folder and prepare it again"
+            ) from error
 
 
 def _damaged(path: Any, error: Exception) -> DataError:
