@@ -2,7 +2,6 @@
 
 import io
 import json
-import logging
 import math
 import tarfile
 import zipfile
@@ -34,8 +33,6 @@ _TEXTS = ["a", "b", "c"]
 
 def sources() -> list[Source]:
     """Return the sources; those of optional packages that are not installed are left out."""
-    for name in ("absl", "bertflow_jax", "etils", "orbax"):
-        logging.getLogger(name).setLevel(logging.ERROR)
     return [
         Source("results", _results, lambda folder: read_metrics(folder / "results.json")),
         Source("metrics", _metrics, _read_metrics),

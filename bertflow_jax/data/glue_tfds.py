@@ -12,6 +12,7 @@ import numpy as np
 from bertflow_jax.data.glue_files import GlueRows
 from bertflow_jax.data.sts_files import Row
 from bertflow_jax.data.tfds_builders.metadata import check_metadata
+from bertflow_jax.data.tfds_builders.reader import prepared_version
 from bertflow_jax.errors import DataError, DataNotFoundError
 
 _SPLITS = {"train": "train", "dev": "validation", "test": "test"}
@@ -78,21 +79,20 @@ class GlueRecords:
 
     @cached_property
     def _splits(self) -> dict[str, Sequence[dict[str, Any]]]:
-        wanted = self.folder / "glue" / self.task / "*" / "dataset_info.json"
-        prepared = sorted(self.folder.glob(f"glue/{self.task}/*/dataset_info.json"))
-        if not prepared:
+        version = prepared_version(self.folder, f"glue/{self.task}")
+        if version is None:
+            wanted = self.folder / "glue" / self.task / "VERSION" / "dataset_info.json"
             raise DataNotFoundError(
                 f"--data_dir=tfds:{self.folder} holds no prepared glue/{self.task} (looked for "
                 f"{wanted}); prepare it with TFDS and file_format='array_record'"
             )
-        for info in prepared:
-            check_metadata(info.parent)
+        check_metadata(version)
         # Imported here: TFDS takes a while to load, and only this source needs it.
         import tensorflow_datasets as tfds
 
+        # By its folder: by its name TFDS would look for the version that its own code makes.
         with self._readable():
-            name, folder = f"glue/{self.task}", str(self.folder)
-            splits = tfds.data_source(name, data_dir=folder, download=False)
+            splits = tfds.builder_from_directory(version).as_data_source()
         return {str(name): records for name, records in splits.items()}
 
     @contextlib.contextmanager
