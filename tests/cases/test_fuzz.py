@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import fuzz, fuzz_weight_damage
+from benchmarks import fuzz, fuzz_data_damage, fuzz_weight_damage
 from benchmarks.fuzz_case import Case
 from bertflow_jax.errors import InputError
 
@@ -20,6 +20,15 @@ def test_fuzz_of_weight_files(tmp_path):
     assert report.inputs == 150
     # Most damage is found; what reads is mostly a bit in a float, or a field that decides nothing.
     assert 60 <= report.inputs - report.ends["read"] <= 149
+
+
+def test_fuzz_of_data_files(tmp_path):
+    """Bug: an error that is not ours, rows of wrong types or values, a file written elsewhere."""
+    report = fuzz.fuzz("data", 160, 7, tmp_path)
+    assert report.failures == []
+    assert report.inputs == 160
+    # Some damage leaves a file that says what it may say; most does not.
+    assert 30 <= report.inputs - report.ends["read"] <= 150
 
 
 def test_every_damage_changes_the_file():
@@ -71,3 +80,12 @@ def test_an_error_of_ours_is_no_failure(tmp_path, monkeypatch):
     assert report.ends == {"InputError": 1, "read": 1}
     assert report.failures == []
     assert os.getcwd() == before
+
+
+def test_one_seed_gives_the_same_damage():
+    """Bug: a failure that cannot be made again, or a damage that changes nothing."""
+    data = b"id\ttext\tlabel\n" + b"".join(b"%d\tsome words\t1\n" % i for i in range(20))
+    for damage in (*fuzz_data_damage.TEXT, fuzz_data_damage.json_value, fuzz_data_damage.deep):
+        made = [[damage(np.random.default_rng(seed), data) for seed in range(8)] for _ in range(2)]
+        assert made[0] == made[1], damage.__name__
+        assert any(found != data for found in made[0]), damage.__name__
