@@ -176,7 +176,7 @@ def test_sts_splits_are_read_in_the_order_asked(sts_folder):
     assert corpus.manifest["task"] == "stsb"
 
 
-def test_all_candidate_pairs_without_any_gold_file(sts_folder):
+def test_d09_all_candidate_pairs_without_any_gold_file(sts_folder):
     # Bug: labels decide which text the "unsupervised" flow sees.
     corpus = load_text(DataConfig(path=str(sts_folder), task="sts16", splits="test"))
     assert corpus.examples == [("a", "b"), ("c", "d"), ("a", "b")]
@@ -203,7 +203,7 @@ def test_everyday_is_pairs_of_text():
     assert corpus.manifest["columns"] == ["sentence1", "sentence2"]
 
 
-def test_encoding_does_not_depend_on_the_locale(tmp_path):
+def test_d05_encoding_does_not_depend_on_the_locale(tmp_path):
     # Bug: open() without an encoding under LC_ALL=C.
     (tmp_path / "t.txt").write_text("caf\xe9\nna\xefve\n", "utf-8")
     code = (
@@ -223,7 +223,7 @@ def test_encoding_does_not_depend_on_the_locale(tmp_path):
     ("task", "splits", "pairs"),
     [("stsb", "train,dev,test", 8628), ("sts16", "test", 9183), ("sickr", "train,dev,test", 9927)],
 )
-def test_published_numbers_of_text_pairs(task, splits, pairs):
+def test_d09_published_numbers_of_text_pairs(task, splits, pairs):
     # Bug: the flow fitted on other text than the paper's "target" rows.
     corpus = load_text(DataConfig(path=str(REAL), task=task, splits=splits))
     assert corpus.manifest["examples"] == pairs
