@@ -89,7 +89,7 @@ def test_metrics_with_lines_that_are_none(tmp_path):
 def test_json_that_cannot_be_opened(tmp_path):
     """Bug: IsADirectoryError with a traceback where a folder has the name of a file."""
     (tmp_path / "config.json").mkdir()
-    with pytest.raises(ConfigError, match=r"config\.json cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match=r"config\.json cannot be read \(Is a directory\)"):
         read_json(tmp_path / "config.json")
 
 
