@@ -60,7 +60,7 @@ class BatchEmbedder:
         self.cut = 0
         self._call, self._traced = compiled_call(embed_fn, self.mesh, dtype == "float32")
         ids = jax.ShapeDtypeStruct((1, 3), jnp.int32)
-        self.dimension: int = jax.eval_shape(embed_fn, self.params, ids, ids).shape[-1]
+        self.dimension: int = _shaped(embed_fn).eval_shape(self.params, ids, ids).shape[-1]
 
     def shapes(self, batch_size: int | None) -> BatchShapes:
         """Return the shapes that any input is cut into; None takes what suits the device."""
@@ -207,6 +207,12 @@ class BatchEmbedder:
             f"the embedding of row {first_row + next(alone, bad[0])} is not finite; with "
             "dtype='bfloat16' try 'float32', else the weights are broken"
         )
+
+
+# jax.eval_shape keeps an entry of its own for every call.
+@functools.lru_cache(maxsize=64)
+def _shaped(embed_fn: EmbedFn) -> Any:
+    return jax.jit(embed_fn)
 
 
 @functools.lru_cache(maxsize=64)
