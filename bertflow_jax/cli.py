@@ -12,6 +12,7 @@ import difflib
 import importlib.metadata
 import io
 import logging
+import math
 import os
 import platform
 import re
@@ -27,6 +28,7 @@ from bertflow_jax.config import Config, field_names
 from bertflow_jax.errors import BertFlowError, ProcessLostError
 from bertflow_jax.interrupt import Preempted, heeded, was_pressed
 from bertflow_jax.version import __version__
+from bertflow_jax.workdir import folders_undone
 
 flags.DEFINE_bool("version", False, "Print the version and exit.")
 
@@ -86,7 +88,8 @@ def _call(main: Callable[[], None]) -> int:
     # The program's own messages are shown; JAX's and matplotlib's only from warnings on.
     logging.getLogger("bertflow_jax").setLevel(logging.INFO)
     try:
-        main()
+        with folders_undone():
+            main()
     except BaseException as error:
         if isinstance(error, Preempted):
             _end_stopped("stopped by SIGTERM", _EX_TEMPFAIL)
@@ -148,6 +151,7 @@ def _parse(argv: list[str]) -> list[str]:
         sys.exit(0)
     try:
         rest = flags.FLAGS([argv[0], quiet, *argv[1:]])[1:]
+        _refuse_infinite()
         # ml_collections tells of a config file that it could not open at the first use of it.
         if "config" in flags.FLAGS:
             getattr(flags.FLAGS["config"].value, "validate", None)
@@ -169,9 +173,20 @@ def _parse(argv: list[str]) -> list[str]:
     return argv
 
 
+def _refuse_infinite() -> None:
+    """Raise for NaN and infinity, which pass absl's bounds; the config's fields have their own."""
+    for name, value in flags.FLAGS.flag_values_dict().items():
+        if isinstance(value, float) and not math.isfinite(value) and not name.startswith("config."):
+            raise flags.IllegalFlagValueError(f"flag --{name}={value}: must be a finite number")
+
+
 def _parse_error(error: BaseException, argv: list[str]) -> str:
     """Say in a line or two why the flags, or the config file among them, cannot be read."""
     named = re.search(r"--?config=(\S+)", " ".join(argv))
+    if any(re.fullmatch(r"--?config=\s*", word) for word in argv):
+        return "--config is blank: name a file, e.g. --config=configs/demo.py"
+    if named is not None and os.path.isdir(named[1].partition(":")[0]):
+        return f"--config={named[1]} is a folder; name a file, e.g. --config=configs/demo.py"
     if named is not None and not os.path.exists(named[1].partition(":")[0]):
         return f"--config={named[1]}: no such file"
     if isinstance(error, OSError):
@@ -183,7 +198,8 @@ def _parse_error(error: BaseException, argv: list[str]) -> str:
                 f"{field} sets a field of a config file: give --config=FILE too, as "
                 "--config=configs/text.py"
             )
-        return str(error)
+        # absl shows the arguments of its own error there.
+        return re.sub(r"\('Non-boolean argument.*\)$", "must be true or false", str(error))
     # ml_collections and absl wrap what a config file raised, with its traceback as text.
     while error.__context__ is not None:
         error = error.__context__

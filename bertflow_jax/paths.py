@@ -15,8 +15,13 @@ def user_path(path: str | os.PathLike[str], name: str) -> Path:
       name: of the flag, field or argument it comes from, for the message.
 
     Raises:
-      ConfigError: no path at all, one with a zero byte, or `~user` of an unknown user.
+      ConfigError: no path at all, `-`, one with a zero byte, or `~user` of an unknown user.
     """
+    if path == "-":
+        raise ConfigError(
+            f"{name}=-: standard input is not read, and standard output not written; name a file "
+            "or folder (./- for one of that name)"
+        )
     try:
         expanded = Path(path).expanduser()
     except TypeError as error:
@@ -47,6 +52,15 @@ def file_kind(path: Path) -> str:
     if stat.S_ISDIR(mode):
         return "folder"
     return "file" if stat.S_ISREG(mode) else "other"
+
+
+def is_device(path: Path) -> bool:
+    """Return whether a path is of a device, such as /dev/zero, which may never end."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 
 def default_cache_dir() -> Path:
