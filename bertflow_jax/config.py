@@ -274,7 +274,7 @@ class Config:
             not blank,
             "cache_dir",
             self.cache_dir,
-            "must not be blank: name a folder, or leave it out",
+            "must not be blank",
         )
         for part in (self.encoder, self.flow, self.data, self.train, self.checkpoint):
             part.validate()
