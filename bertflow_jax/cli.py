@@ -10,7 +10,6 @@ A command calls `run` before it imports what takes seconds, so that Ctrl-C ends 
 
 import difflib
 import importlib.metadata
-import io
 import logging
 import math
 import os
@@ -27,6 +26,7 @@ from absl import app, flags
 from bertflow_jax.config import Config, field_names
 from bertflow_jax.errors import BertFlowError, ProcessLostError
 from bertflow_jax.interrupt import Preempted, heeded, was_pressed
+from bertflow_jax.streams import steady_streams
 from bertflow_jax.version import __version__
 from bertflow_jax.workdir import folders_undone
 
@@ -46,16 +46,17 @@ def take_command(commands: Mapping[str, str]) -> str:
     Args:
       commands: name -> anything.
     """
+    steady_streams()
     word = sys.argv[1] if len(sys.argv) > 1 else ""
     if word in commands:
         del sys.argv[1]
         return word
     if re.fullmatch(r"--?(h|help\w*|\?)", word):
         print((sys.modules["__main__"].__doc__ or "").strip())
-        sys.exit(0)
+        _exit_told()
     if re.fullmatch(r"--?version", word):
         print(version_line())
-        sys.exit(0)
+        _exit_told()
     names = " or ".join(commands)
     later = next((other for other in sys.argv[2:] if other in commands), None)
     if later is not None:
@@ -66,13 +67,19 @@ def take_command(commands: Mapping[str, str]) -> str:
 
 def run(main: Callable[[], None]) -> NoReturn:
     """Parse the command line into absl's FLAGS, call main() and exit."""
-    for stream in (sys.stdout, sys.stderr):
-        # A path that the terminal's encoding cannot show must not end the run.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    steady_streams()
     with heeded():
         app.run(lambda _: _call(main), flags_parser=_parse)
     raise AssertionError("absl's app.run always exits")
+
+
+def _exit_told() -> NoReturn:
+    """Exit after --help or --version, which have printed what was asked for."""
+    try:
+        sys.stdout.flush()
+    except BertFlowError as error:
+        sys.exit(_report(str(error)))
+    sys.exit(0)
 
 
 def version_line() -> str:
@@ -90,6 +97,7 @@ def _call(main: Callable[[], None]) -> int:
     try:
         with folders_undone():
             main()
+            sys.stdout.flush()
     except BaseException as error:
         if isinstance(error, Preempted):
             _end_stopped("stopped by SIGTERM", _EX_TEMPFAIL)
@@ -148,7 +156,7 @@ def _parse(argv: list[str]) -> list[str]:
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS["version"])
     if "--version" in argv[1:]:
         print(version_line())
-        sys.exit(0)
+        _exit_told()
     try:
         rest = flags.FLAGS([argv[0], quiet, *argv[1:]])[1:]
         _refuse_infinite()
@@ -164,7 +172,7 @@ def _parse(argv: list[str]) -> list[str]:
                 f"{_given(argv)}: the file calls exit({error.code!r}){_config_places(error)[-1]}"
             )
         # Else only --help and its kin exit while parsing, with 1; asked for, it is no failure.
-        sys.exit(0)
+        _exit_told()
     if rest:
         _refuse(
             f"unexpected argument {rest[0]!r}: every option is --name=value, and a switch is "
