@@ -63,6 +63,23 @@ def is_device(path: Path) -> bool:
     return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 
+def open_to_others(folder: Path) -> str:
+    """Return why what lies in a folder may be another user's, or "" where it is this user's own.
+
+    A cached program is run, and cached numbers are believed. To the superuser a folder of another
+    user is one that was handed over, as a cache that a container is given.
+    """
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return ""
+    if status.st_mode & stat.S_IWOTH:
+        return "every user of this machine can write there"
+    if os.geteuid() not in (0, status.st_uid) and status.st_uid != 0:
+        return "it belongs to another user"
+    return ""
+
+
 def default_cache_dir() -> Path:
     """Return the user's cache folder for this package ($XDG_CACHE_HOME or ~/.cache).
 
