@@ -7,10 +7,12 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from bertflow_jax.checkpoint import CheckpointStore, Records
+from bertflow_jax.errors import CheckpointError, WorkdirError
 from bertflow_jax.scores import HELD_OUT, Score
 
 # Each example writes to the disk. Without shrinking, which is hundreds of them.
@@ -125,3 +127,28 @@ def test_latest_and_best_are_those_of_a_plain_model(gaps, metric, keep, keep_bes
             np.testing.assert_array_equal(back["flow"]["a"], wanted)
             assert records.state["step"] == wanted
         assert Path(folder, "checkpoints").is_dir()
+
+
+def _read_back(store, shapes):
+    store.finish()
+    store.restore(1, lambda _: shapes)
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"a.b": np.ones(2, np.float32), "a": {"b": np.zeros(2, np.float32)}},  # one name on disk
+        {"a": np.ones((0, 3), np.float32)},
+        {"a": np.asarray(1e300)},  # float64, which JAX reads as float32
+        {},
+    ],
+)
+def test_what_cannot_come_back_is_no_checkpoint_without_a_word(tmp_path, tree):
+    """An array that another takes the place of, a number that becomes infinite."""
+    store = CheckpointStore(tmp_path)
+    store.save({"flow": tree}, Records({"step": 1}, {}, {}, {}))
+    shapes = {"flow": jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)}
+    with pytest.raises(
+        (WorkdirError, CheckpointError), match=r"checkpoints/1 .*(could not|differ)"
+    ):
+        _read_back(store, shapes)
