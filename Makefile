@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test test-all lint docs bench clean
+.PHONY: demo test test-all lint docs bench audit clean
 
 demo: $(VENV)/.installed  ## Fit a flow on the bundled corpus, score raw and flow, write a report.
 	$(RUN) train.py --config=configs/demo.py --workdir=runs/demo --overwrite
@@ -28,6 +28,11 @@ bench: $(VENV)/.bench  ## Speed of fitting and of embedding, against PyTorch and
 	$(RUN) -m benchmarks.fit_flow
 	$(RUN) -m benchmarks.embed $(if $(DATA_DIR),--data_dir=$(DATA_DIR))
 
+# Asks a service for advisories, so it needs the network; --strict: what cannot be looked up is an
+# error, not a clean bill.
+audit: $(VENV)/.audit  ## Known vulnerabilities in what the requirements resolve to.
+	$(RUN) -m pip_audit --strict -r requirements.txt -r requirements-dev.txt
+
 clean:  ## Remove what was installed and built, and the runs.
 	rm -rf $(VENV) build *.egg-info runs
 
@@ -40,6 +45,10 @@ $(VENV)/.installed: requirements.txt requirements-dev.txt pyproject.toml
 
 $(VENV)/.docs: $(VENV)/.installed requirements-docs.txt
 	$(RUN) -m pip install --quiet -r requirements-docs.txt
+	touch $@
+
+$(VENV)/.audit: $(VENV)/.installed
+	$(RUN) -m pip install --quiet "pip-audit>=2.7,<3"
 	touch $@
 
 # --no-deps: the encoder's package asks for a CUDA build of torch.

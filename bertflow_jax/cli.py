@@ -10,8 +10,8 @@ A command calls `run` before it imports what takes seconds, so that Ctrl-C ends 
 
 import difflib
 import importlib.metadata
-import io
 import logging
+import math
 import os
 import platform
 import re
@@ -26,7 +26,9 @@ from absl import app, flags
 from bertflow_jax.config import Config, field_names
 from bertflow_jax.errors import BertFlowError, ProcessLostError
 from bertflow_jax.interrupt import Preempted, heeded, was_pressed
+from bertflow_jax.streams import steady_streams
 from bertflow_jax.version import __version__
+from bertflow_jax.workdir import folders_undone
 
 flags.DEFINE_bool("version", False, "Print the version and exit.")
 
@@ -44,16 +46,17 @@ def take_command(commands: Mapping[str, str]) -> str:
     Args:
       commands: name -> anything.
     """
+    steady_streams()
     word = sys.argv[1] if len(sys.argv) > 1 else ""
     if word in commands:
         del sys.argv[1]
         return word
     if re.fullmatch(r"--?(h|help\w*|\?)", word):
         print((sys.modules["__main__"].__doc__ or "").strip())
-        sys.exit(0)
+        _exit_told()
     if re.fullmatch(r"--?version", word):
         print(version_line())
-        sys.exit(0)
+        _exit_told()
     names = " or ".join(commands)
     later = next((other for other in sys.argv[2:] if other in commands), None)
     if later is not None:
@@ -64,13 +67,19 @@ def take_command(commands: Mapping[str, str]) -> str:
 
 def run(main: Callable[[], None]) -> NoReturn:
     """Parse the command line into absl's FLAGS, call main() and exit."""
-    for stream in (sys.stdout, sys.stderr):
-        # A path that the terminal's encoding cannot show must not end the run.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    steady_streams()
     with heeded():
         app.run(lambda _: _call(main), flags_parser=_parse)
     raise AssertionError("absl's app.run always exits")
+
+
+def _exit_told() -> NoReturn:
+    """Exit after --help or --version, which have printed what was asked for."""
+    try:
+        sys.stdout.flush()
+    except BertFlowError as error:
+        sys.exit(_report(str(error)))
+    sys.exit(0)
 
 
 def version_line() -> str:
@@ -86,7 +95,9 @@ def _call(main: Callable[[], None]) -> int:
     # The program's own messages are shown; JAX's and matplotlib's only from warnings on.
     logging.getLogger("bertflow_jax").setLevel(logging.INFO)
     try:
-        main()
+        with folders_undone():
+            main()
+            sys.stdout.flush()
     except BaseException as error:
         if isinstance(error, Preempted):
             _end_stopped("stopped by SIGTERM", _EX_TEMPFAIL)
@@ -145,9 +156,10 @@ def _parse(argv: list[str]) -> list[str]:
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS["version"])
     if "--version" in argv[1:]:
         print(version_line())
-        sys.exit(0)
+        _exit_told()
     try:
         rest = flags.FLAGS([argv[0], quiet, *argv[1:]])[1:]
+        _refuse_infinite()
         # ml_collections tells of a config file that it could not open at the first use of it.
         if "config" in flags.FLAGS:
             getattr(flags.FLAGS["config"].value, "validate", None)
@@ -160,7 +172,7 @@ def _parse(argv: list[str]) -> list[str]:
                 f"{_given(argv)}: the file calls exit({error.code!r}){_config_places(error)[-1]}"
             )
         # Else only --help and its kin exit while parsing, with 1; asked for, it is no failure.
-        sys.exit(0)
+        _exit_told()
     if rest:
         _refuse(
             f"unexpected argument {rest[0]!r}: every option is --name=value, and a switch is "
@@ -169,9 +181,20 @@ def _parse(argv: list[str]) -> list[str]:
     return argv
 
 
+def _refuse_infinite() -> None:
+    """Raise for NaN and infinity, which pass absl's bounds; the config's fields have their own."""
+    for name, value in flags.FLAGS.flag_values_dict().items():
+        if isinstance(value, float) and not math.isfinite(value) and not name.startswith("config."):
+            raise flags.IllegalFlagValueError(f"flag --{name}={value}: must be a finite number")
+
+
 def _parse_error(error: BaseException, argv: list[str]) -> str:
     """Say in a line or two why the flags, or the config file among them, cannot be read."""
     named = re.search(r"--?config=(\S+)", " ".join(argv))
+    if any(re.fullmatch(r"--?config=\s*", word) for word in argv):
+        return "--config is blank: name a file, e.g. --config=configs/demo.py"
+    if named is not None and os.path.isdir(named[1].partition(":")[0]):
+        return f"--config={named[1]} is a folder; name a file, e.g. --config=configs/demo.py"
     if named is not None and not os.path.exists(named[1].partition(":")[0]):
         return f"--config={named[1]}: no such file"
     if isinstance(error, OSError):
@@ -183,7 +206,8 @@ def _parse_error(error: BaseException, argv: list[str]) -> str:
                 f"{field} sets a field of a config file: give --config=FILE too, as "
                 "--config=configs/text.py"
             )
-        return str(error)
+        # absl shows the arguments of its own error there.
+        return re.sub(r"\('Non-boolean argument.*\)$", "must be true or false", str(error))
     if not _given(argv):
         return str(error)
     # ml_collections and absl wrap what a config file raised, with its traceback as text.

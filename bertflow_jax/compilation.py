@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bertflow_jax.errors import ConfigError
-from bertflow_jax.paths import compilation_cache_dir
+from bertflow_jax.paths import compilation_cache_dir, open_to_others
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +70,9 @@ def use_compilation_cache() -> None:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         _log.warning("compiled programs are not kept: %s cannot be made (%s)", path, error)
+        return
+    if reason := open_to_others(path):
+        _log.warning("compiled programs of %s are not used: %s", path, reason)
         return
     jax.config.update("jax_compilation_cache_dir", str(path))
     # A batch shape of a small encoder compiles in less than JAX's default minimum of a second.

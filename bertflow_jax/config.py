@@ -13,6 +13,8 @@ from bertflow_jax.supervision_config import OBJECTIVES
 from bertflow_jax.supervision_config import SupervisionConfig as SupervisionConfig
 
 _MAX_EPOCHS = 1e6
+# Far beyond what is of use; a device that has no room for more ends the process without a word.
+_MOST_OF_A_FLOW = {"levels": 64, "depth": 256, "width": 16_384}
 PARALLEL = ("jit", "pmap", "fsdp")  # see `bertflow_jax.parallel`
 
 
@@ -44,7 +46,7 @@ class EncoderConfig:
     def validate(self, prefix: str = "encoder.") -> None:
         """Raise ConfigError for an impossible value."""
         check_types(self, prefix)
-        require(bool(self.path), prefix + "path", self.path, "must not be empty")
+        require(bool(self.path.strip()), prefix + "path", self.path, "must not be empty")
         require(
             self.max_length == 0 or self.max_length >= 3,
             prefix + "max_length",
@@ -84,6 +86,9 @@ class FlowConfig:
         """Raise ConfigError for an impossible value."""
         check_types(self, prefix)
         check_least(self, prefix, levels=1, depth=1, width=1)
+        for name, most in _MOST_OF_A_FLOW.items():
+            value = getattr(self, name)
+            require(value <= most, prefix + name, value, f"must be <= {most}")
         check_choice(prefix + "coupling", self.coupling, ("additive", "affine"))
         check_choice(prefix + "permutation", self.permutation, ("reverse", "plu"))
         check_choice(prefix + "activation", self.activation, ("relu", "gatu"))
@@ -120,7 +125,7 @@ class DataConfig:
     def validate(self, prefix: str = "data.") -> None:
         """Raise ConfigError for an impossible value."""
         check_types(self, prefix)
-        require(bool(self.path), prefix + "path", self.path, "must not be empty")
+        require(bool(self.path.strip()), prefix + "path", self.path, "must not be empty")
         check_choice(prefix + "format", self.format, ("auto", "text", "tsv", "csv", "sts", "pairs"))
         require(
             0.0 <= self.held_out <= 0.5, prefix + "held_out", self.held_out, "must be in [0, 0.5]"
@@ -264,6 +269,13 @@ class Config:
         check_choice("objective", self.objective, OBJECTIVES)
         check_choice("parallel", self.parallel, PARALLEL)
         parse_profile_steps(self.profile_steps, "profile_steps")
+        blank = bool(self.cache_dir) and not self.cache_dir.strip()
+        require(
+            not blank,
+            "cache_dir",
+            self.cache_dir,
+            "must not be blank",
+        )
         for part in (self.encoder, self.flow, self.data, self.train, self.checkpoint):
             part.validate()
         self.supervision.validate()

@@ -15,8 +15,13 @@ def user_path(path: str | os.PathLike[str], name: str) -> Path:
       name: of the flag, field or argument it comes from, for the message.
 
     Raises:
-      ConfigError: no path at all, one with a zero byte, or `~user` of an unknown user.
+      ConfigError: no path at all, `-`, one with a zero byte, or `~user` of an unknown user.
     """
+    if path == "-":
+        raise ConfigError(
+            f"{name}=-: standard input is not read, and standard output not written; name a file "
+            "or folder (./- for one of that name)"
+        )
     try:
         expanded = Path(path).expanduser()
     except TypeError as error:
@@ -47,6 +52,32 @@ def file_kind(path: Path) -> str:
     if stat.S_ISDIR(mode):
         return "folder"
     return "file" if stat.S_ISREG(mode) else "other"
+
+
+def is_device(path: Path) -> bool:
+    """Return whether a path is of a device, such as /dev/zero, which may never end."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+
+
+def open_to_others(folder: Path) -> str:
+    """Return why what lies in a folder may be another user's, or "" where it is this user's own.
+
+    A cached program is run, and cached numbers are believed. To the superuser a folder of another
+    user is one that was handed over, as a cache that a container is given.
+    """
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return ""
+    if status.st_mode & stat.S_IWOTH:
+        return "every user of this machine can write there"
+    if os.geteuid() not in (0, status.st_uid) and status.st_uid != 0:
+        return "it belongs to another user"
+    return ""
 
 
 def default_cache_dir() -> Path:

@@ -16,6 +16,7 @@ from bertflow_jax.remote.address import Address, remote_address
 _log = logging.getLogger(__name__)
 _LOCK = ".lock"
 _CHECKPOINTS = "checkpoints"
+_made: list[Path] | None = None  # folders that `make_folder` has made, inside `folders_undone`
 _BEFORE_A_CHECKPOINT = {_LOCK, "metrics.jsonl", "metrics.tmp", "tensorboard", _CHECKPOINTS}
 UNFINISHED_SAVE = ".orbax-checkpoint-tmp"  # in the name of a folder that orbax is still writing
 
@@ -34,13 +35,56 @@ def prepare_output(folder: str | os.PathLike[str], flag: str = "--output") -> Pa
     if os.path.isfile(path):
         raise WorkdirError(f"{flag}={folder} is a file; name a folder")
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
         with tempfile.TemporaryFile(dir=path):
             return path
     except OSError as error:
         raise WorkdirError(
             f"{flag}={folder} is not writable ({error.strerror or error}); choose another folder"
         ) from error
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, that `folders_undone` deletes if they stay empty.
+
+    Raises:
+      OSError: it cannot be made.
+    """
+    if _made is not None:
+        for place in (path, *path.parents):
+            if os.path.lexists(place):
+                break
+            _made.append(place)
+    path.mkdir(parents=True, exist_ok=True)
+
+
+@contextlib.contextmanager
+def folders_undone() -> Iterator[None]:
+    """Delete the folders that were made inside and are still empty, where that ends with an error.
+
+    A command that is refused leaves nothing. A lock file that no other run holds is nothing.
+    """
+    global _made
+    before, _made = _made, []
+    try:
+        yield
+    except BaseException:
+        for folder in sorted(_made, key=lambda path: len(path.parts), reverse=True):
+            # Empty ones that a library has made inside go too.
+            for place, _, _ in os.walk(folder, topdown=False):
+                _remove_if_empty(Path(place))
+        raise
+    finally:
+        _made = before
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # it holds something, or is gone
+        if os.listdir(folder) == [_LOCK]:
+            with (folder / _LOCK).open() as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                (folder / _LOCK).unlink()
+        folder.rmdir()
 
 
 def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Path | Address:
@@ -147,6 +191,19 @@ def lock_workdir(folder: Path, flag: str = "--workdir") -> Iterator[None]:
         yield
 
 
+def share(path: Path) -> None:
+    """Give a file or folder that was made private the permissions of any other new one.
+
+    What makes a temporary file makes it private; results are for sharing, as the user's mask says.
+
+    Raises:
+      OSError: it is gone, or another user's.
+    """
+    mask = os.umask(0)
+    os.umask(mask)
+    path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 file through a temporary one beside it, so that no half file is ever left.
 
@@ -161,10 +218,7 @@ def write_text(path: Path, text: str) -> None:
         # In JSON the escape that this makes of a surrogate means that surrogate.
         with os.fdopen(handle, "w", -1, "utf-8", "backslashreplace", "\n") as file:
             file.write(text)
-        # mkstemp makes private files; results are for sharing, under the user's own mask.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
+        share(Path(temporary))
         os.replace(temporary, path)
     except OSError as error:
         if temporary is not None:

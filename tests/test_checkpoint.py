@@ -125,7 +125,7 @@ def test_nothing_there_and_everything_damaged(tmp_path, store):
         store.newest_good(_read(store))
 
 
-def test_a_failed_save_is_an_error_and_keeps_the_older_ones(store, monkeypatch):
+def test_c05_a_failed_save_is_an_error_and_keeps_the_older_ones(store, monkeypatch):
     """Case C05: no silent loss when the disk is full."""
 
     def full(*args, **kwargs):

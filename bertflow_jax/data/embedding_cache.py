@@ -21,7 +21,7 @@ import numpy as np
 from bertflow_jax import distributed
 from bertflow_jax.data.npy_files import NPY_DAMAGE
 from bertflow_jax.errors import WorkdirError
-from bertflow_jax.paths import default_cache_dir, user_path
+from bertflow_jax.paths import default_cache_dir, open_to_others, user_path
 from bertflow_jax.workdir import prepare_output
 
 _log = logging.getLogger(__name__)
@@ -80,10 +80,23 @@ def embed_cached(
 
 def _make_private(folder: Path) -> None:
     prepare_output(folder, "cache_dir")
-    folder.chmod(0o700)
+    # What others may have put there must not be taken for this user's from now on.
+    foreign = list(folder.glob("*.sha256")) if open_to_others(folder) else []
+    try:
+        folder.chmod(0o700)
+        for path in foreign:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise WorkdirError(
+            f"cache_dir={folder.parent}: {folder} cannot be made private ({error.strerror}); set "
+            "cache_dir to a folder of your own"
+        ) from error
 
 
 def _read(entry: Path, rows: int) -> np.ndarray | None:
+    if reason := open_to_others(entry.parent):
+        _log.warning("cached embeddings in %s are computed again: %s", entry.parent, reason)
+        return None
     digest_file = entry.with_suffix(".sha256")
     if not (entry.is_file() and digest_file.is_file()):
         return None

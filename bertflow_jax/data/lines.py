@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
+from bertflow_jax.paths import is_device
 
 # Python's codecs of host names, literals and the like, which are no encoding of a text file.
 _NOT_OF_FILES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape")
@@ -180,6 +181,8 @@ def _read_bytes(path: Path) -> bytes:
 @contextlib.contextmanager
 def _readable(path: Path) -> Iterator[None]:
     """Turn what can go wrong in reading a file into errors that name it."""
+    if is_device(path):
+        raise DataError(f"{path} is a device where a text file is needed; name a file")
     try:
         yield
     except IsADirectoryError as error:

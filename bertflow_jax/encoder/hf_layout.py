@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
-import safetensors.numpy
 from flax import traverse_util
 
 from bertflow_jax.encoder.bert import Params
 from bertflow_jax.encoder.bert_config import BertConfig
+from bertflow_jax.weight_output import write_safetensors
 
 # Our module -> the Hugging Face modules it is made of (query, key and value are fused).
 _LAYER_DENSE = {
@@ -119,7 +119,7 @@ def to_hf(params: Params) -> dict[str, np.ndarray]:
 
 def save_params(params: Params, path: Path) -> None:
     """Write `model.safetensors` with the names and layout of a Hugging Face BertModel."""
-    safetensors.numpy.save_file(to_hf(params), path, metadata={"format": "pt"})
+    write_safetensors(path, to_hf(params), {"format": "pt"})
 
 
 def params_digest(params: Params) -> str:

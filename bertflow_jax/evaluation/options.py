@@ -132,6 +132,8 @@ def check_options(options: EvalOptions) -> None:
             f"--max_length={options.max_length}: must be at least 3 ([CLS], one token, [SEP])"
         )
     _check_analyses(options)
+    if options.cache_dir is not None and not options.cache_dir.strip():
+        raise ConfigError("--cache_dir is blank; name a folder, or leave it out")
     if (options.report or options.figure) and importlib.util.find_spec("matplotlib") is None:
         raise ConfigError("the report needs matplotlib: pip install matplotlib, or give --noreport")
     if options.figure is not None:

@@ -42,6 +42,7 @@ from bertflow_jax.export.places import PLATFORMS, check_platforms, place_of
 from bertflow_jax.export.readme import readme
 from bertflow_jax.training.supervised_optimizer import split_params
 from bertflow_jax.version import __version__
+from bertflow_jax.workdir import share
 
 _log = logging.getLogger(__name__)
 MULTIPLE = 16  # T is a multiple: `encoder.layers` reduces 16 numbers at a time on a CPU
@@ -190,9 +191,7 @@ def _whole_folder(target: Path) -> Iterator[Path]:
         raise WorkdirError(f"{target.parent} cannot be written: {error.strerror}") from error
     try:
         yield new
-        mask = os.umask(0)
-        os.umask(mask)
-        new.chmod(0o777 & ~mask)  # mkdtemp's folders are private
+        share(new)
         os.rename(new, target)  # an empty folder gives way
     except OSError as error:
         raise WorkdirError(f"{target} cannot be written: {error}") from error

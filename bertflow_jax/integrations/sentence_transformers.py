@@ -15,9 +15,7 @@ import importlib.resources
 import logging
 from pathlib import Path
 
-import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import save_file
 
 from bertflow_jax import postprocess
 from bertflow_jax.data.json_files import read_json, read_json_object, write_json
@@ -45,6 +43,7 @@ from bertflow_jax.integrations.model_card import Card, remove_card, write_card
 from bertflow_jax.integrations.st_modules import Module, layer_pooling, processor_modules
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.postprocess.storage import remove_saved
+from bertflow_jax.weight_output import write_safetensors
 
 _log = logging.getLogger(__name__)
 _WITH_WEIGHTS = ("Dense", "LayerPooling", "BertFlow")  # modules that `save_folder` writes
@@ -150,8 +149,7 @@ def _write(
         place.mkdir(exist_ok=True)
         write_json(place / "config.json", dict(module.config))
         if module.arrays:
-            arrays = {name: np.ascontiguousarray(a) for name, a in module.arrays.items()}
-            save_file(arrays, place / "model.safetensors", metadata={"format": "pt"})
+            write_safetensors(place / "model.safetensors", module.arrays, {"format": "pt"})
     named = (module.kind.rpartition(".")[2] for module in modules if module.is_code)
     code = list(dict.fromkeys(named))
     if code:

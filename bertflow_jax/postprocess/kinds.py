@@ -32,7 +32,14 @@ def load(folder: str | Path) -> PostProcessor:
     path = user_path(folder, "folder")
     found = described_in(path)
     if found is None:
-        raise DataNotFoundError(f"{path} holds no saved post-processor")
+        if not os.path.isdir(path):
+            raise DataNotFoundError(
+                f"{path}: no such folder of a saved flow or other post-processor"
+            )
+        raise DataNotFoundError(
+            f"{path} holds no saved post-processor (as flow_config.json); name the folder that "
+            "its `save`, bertflow_jax.postprocess fit or bertflow_jax.convert wrote"
+        )
     if found != "post-processor":
         return Compose.load(path) if found == "compose" else Flow.load(path)
     file = path / "postprocess.json"

@@ -14,12 +14,12 @@ from typing import Any
 import jax
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import save_file
 
 from bertflow_jax.array_files import read_safetensors
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError
 from bertflow_jax.paths import user_path
+from bertflow_jax.weight_output import write_safetensors
 from bertflow_jax.workdir import prepare_output, write_text
 
 # What reading a damaged file can raise, the constructors of configs included.
@@ -117,13 +117,7 @@ class Folder:
         """
         path = prepare_output(folder, "folder")
         flat = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        unfinished = path / f".{self.arrays_name}.unfinished"
-        try:
-            save_file(flat, unfinished)
-            os.replace(unfinished, path / self.arrays_name)
-        except (OSError, SafetensorError) as error:
-            unfinished.unlink(missing_ok=True)
-            raise WorkdirError(f"{path / self.arrays_name} cannot be written: {error}") from error
+        write_safetensors(path / self.arrays_name, flat)
         content = {**described, "arrays_sha256": tree_digest(flat)}
         write_text(path / self.json_name, json.dumps(content, indent=2) + "\n")
         remove_saved(path, keep=self.kind)

@@ -107,7 +107,7 @@ def test_foreign_files_stay(store, saved):
     assert {path.name for path in store.folder.iterdir()} == {"notes.txt", "3", "best", "4"}
 
 
-def test_case_c01_another_number_of_devices(tmp_path, saved, read, made):
+def test_c01_another_number_of_devices(tmp_path, saved, read, made):
     """8 devices there, 1 here, and the other way round; no warning."""
     ours = CheckpointStore(tmp_path / "ours")
     saved(ours, 5)
@@ -156,7 +156,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_case_c05_a_full_disk(small_disk, tmp_path):
+def test_c05_a_full_disk(small_disk, tmp_path):
     """train.py ends with 2 and one message that names the path; the older steps are whole."""
     run = small_disk / "run"
     done = subprocess.run(

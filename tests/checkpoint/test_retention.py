@@ -33,7 +33,7 @@ def _run(folder, saved, values, metric="spearman", keep=3, keep_best=1, first=1)
         ([math.inf, 0.2, 0.3, 0.2, 0.2, 0.2], 3, [3, 4, 5, 6]),
     ],
 )
-def test_case_c06(tmp_path, saved, read, values, best, left):
+def test_c06_the_best_and_the_newest_stay(tmp_path, saved, read, values, best, left):
     """Keep-the-best evicted the newest, or NaN won because it has no order."""
     store = _run(tmp_path, saved, values)
     assert store.steps() == left

@@ -82,7 +82,7 @@ def test_one_save_at_a_time(tmp_path, gate, saved):
     assert store.steps() == [1, 2]
 
 
-def test_case_c05_an_error_comes_out_of_the_next_save(tmp_path, monkeypatch, saved, read):
+def test_c05_an_error_comes_out_of_the_next_save(tmp_path, monkeypatch, saved, read):
     """The disk is full at step 20: the save of step 21 says so, and the older steps are whole."""
     store = CheckpointStore(tmp_path, keep=2)
     for step in (18, 19):
@@ -100,7 +100,7 @@ def test_case_c05_an_error_comes_out_of_the_next_save(tmp_path, monkeypatch, sav
     assert read(store)[0] == 19
 
 
-def test_an_error_comes_out_of_the_end_of_the_run(tmp_path, monkeypatch, saved, caplog):
+def test_c05_an_error_comes_out_of_the_end_of_the_run(tmp_path, monkeypatch, saved, caplog):
     """The last save had failed and the run looked fine; beside another error it is said too."""
 
     def full(*arguments):

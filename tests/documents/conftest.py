@@ -1,18 +1,13 @@
 """A place to run the blocks of a page in, and a fast `python` for their commands."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from documents.command_server import SHIM
+from documents.fast_bash import Bash, fast_bash
 
 from bertflow_jax.evaluation import load_task
 
@@ -20,41 +15,12 @@ ROOT = Path(__file__).resolve().parents[2]
 # What a clone of the repository has at its top and the pages call.
 CLONE = ("train.py", "evaluate.py", "configs", "bertflow_jax", "benchmarks")
 
-Bash = Callable[[str, Path], subprocess.CompletedProcess[str]]
-
 
 @pytest.fixture(scope="session")
 def bash() -> Iterator[Bash]:
     """Return run(script, folder), which runs a script as `bash -e` with the fast python."""
-    with tempfile.TemporaryDirectory(prefix="bertflow-") as folder:
-        address = str(Path(folder, "python.socket"))
-        shims = Path(folder, "bin")
-        shims.mkdir()
-        (shims / "python").write_text(SHIM.format(python=sys.executable, address=address))
-        (shims / "python").chmod(0o755)
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        environment["PATH"] = f"{shims}:{os.environ['PATH']}"
-        program = [sys.executable, str(Path(__file__).with_name("command_server.py")), address]
-        server = subprocess.Popen(program, env=environment)
-        while not Path(address).exists():
-            assert server.poll() is None, "the server of commands ended"
-            time.sleep(0.02)
-
-        def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                ["bash", "-e", "-o", "pipefail", "-c", script],
-                cwd=folder,
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                text=True,
-                errors="replace",
-            )
-
+    with fast_bash() as run:
         yield run
-        server.terminate()
-        server.wait()
 
 
 def prepare(folder: Path) -> None:

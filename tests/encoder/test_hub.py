@@ -33,7 +33,7 @@ def test_existing_folder_wins_over_a_hub_id(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "name", ["./no/such", "../x", "~/no-such-folder", "/abs/missing", "a/b/c", ".", Path("a/b")]
 )
-def test_path_like_names_never_reach_the_hub(name, monkeypatch, tmp_path):
+def test_x01_path_like_names_never_reach_the_hub(name, monkeypatch, tmp_path):
     """Catches "repo id must be in the form ..." for a mistyped path (case X01)."""
     monkeypatch.setattr("huggingface_hub.snapshot_download", None)
     if name == ".":
@@ -170,7 +170,7 @@ def resolve(endpoint, cache, *names, **env):
     return run.stdout.splitlines()
 
 
-def test_hub_download_cache_and_refusals(hub, tmp_path):
+def test_x01_hub_download_cache_and_refusals(hub, tmp_path):
     """Case X01: what is fetched, what an offline run finds, and how refusals read."""
     handler, endpoint = hub
     cache = tmp_path / "cache"

@@ -144,7 +144,7 @@ def test_refusals_say_what_to_do(served, tmp_path):
     )
 
 
-def test_caches_and_no_network(served, tmp_path):
+def test_x01_caches_and_no_network(served, tmp_path):
     """Catches a cache_dir that is not heeded, and a call to the Hub where none is allowed."""
     mine, home = str(tmp_path / "mine"), tmp_path / "home"
     first = resolve(served, home, call("org/good", cache_dir=mine), call("org/good"))

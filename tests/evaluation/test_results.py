@@ -112,13 +112,13 @@ def test_git_commit_of_a_checkout_and_of_none(tmp_path):
 
 
 @pytest.mark.parametrize("folder", ["", "  "])
-def test_blank_output_is_refused(folder):
+def test_x02_blank_output_is_refused(folder):
     # Bug: a blank path means the root of the file system, or the current folder.
     with pytest.raises(WorkdirError, match="--output is blank"):
         prepare_output(folder)
 
 
-def test_output_that_is_or_lies_below_a_file_is_refused(tmp_path):
+def test_x02_output_that_is_or_lies_below_a_file_is_refused(tmp_path):
     # Bug: found out after an hour of encoding.
     (tmp_path / "file").write_text("x")
     with pytest.raises(WorkdirError, match=r"--output=.*file is a file"):
@@ -138,7 +138,7 @@ def unprivileged():
         os.seteuid(0)
 
 
-def test_read_only_output_is_refused(unprivileged):
+def test_x02_read_only_output_is_refused(unprivileged):
     # Bug: PermissionError after the work.
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o555)

@@ -330,7 +330,7 @@ def test_columns_of_parquet(here):
         ({"output": "folder.npy"}, WorkdirError, "is a folder; name a file"),
         ({"output": "v.npy/out.npy"}, WorkdirError, "is a file; name a folder"),
         ({"output": "/proc/out.npy"}, WorkdirError, "is not writable"),
-        ({"model": "no"}, DataNotFoundError, "no holds no saved post-processor"),
+        ({"model": "no"}, DataNotFoundError, "no: no such folder of a saved flow"),
         ({"inverse": True}, DataError, "vectors of 6 dimensions, the inverse of the whitening in"),
         (
             {"source": "narrow.npy"},

@@ -117,7 +117,7 @@ def test_held_out_examples_are_not_fitted_on():
     assert np.isfinite(result.held_out)
 
 
-def test_fewer_examples_than_a_batch_still_train():
+def test_r01_fewer_examples_than_a_batch_still_train():
     """Case R01: the only, partial batch must not be dropped."""
     data = prepare_data(_embeddings(10), np.arange(10)[:, None], held_out=0.0, seed=0)
     config = Config(flow=FLOW, train=TrainConfig(batch_size=32))

@@ -204,7 +204,7 @@ def test_another_encoder_is_refused(folder, straight, monkeypatch):
     ("content", "words"),
     [("", "empty"), ("\n \n", "empty"), ("Only one line.\n", "two")],
 )
-def test_unusable_text_is_named(folder, content, words, tmp_path):
+def test_r01_unusable_text_is_named(folder, content, words, tmp_path):
     """An empty file, blank lines, one sentence: an error that names the file."""
     config = _config(folder, 5)
     config.data.path = str(tmp_path / "bad.txt")
@@ -233,7 +233,7 @@ def test_mistakes_are_named(folder, tmp_path, change, error, words):
         train(config, tmp_path / "run")
 
 
-def test_workdir_rules(tmp_path):
+def test_c04_workdir_rules(tmp_path):
     """Non-empty without a word, both words, a file, a blank name: errors before any work."""
     full = tmp_path / "full"
     full.mkdir()
@@ -266,7 +266,7 @@ def test_overwrite_never_deletes_where_one_stands(tmp_path, monkeypatch):
         prepare_workdir(tmp_path, resume=False, overwrite=True)
 
 
-def test_a_failed_start_leaves_the_old_run(folder, straight):
+def test_c04_a_failed_start_leaves_the_old_run(folder, straight):
     """A typo in data.path with --overwrite must not cost the finished run."""
     config = _config(folder, 5)
     config.data.path = "./no/such.txt"

@@ -21,6 +21,7 @@ from bertflow_jax.data.lines import read_lines
 from bertflow_jax.data.sts_files import folder_name
 from bertflow_jax.data.tfds_builders import UNFINISHED
 from bertflow_jax.errors import DataError
+from bertflow_jax.workdir import make_folder
 
 _LOG = logging.getLogger(__name__)
 _PATIENCE = 30.0  # seconds until a silent host counts as not there
@@ -93,7 +94,7 @@ def fetch(dl_manager: Any, task: str, urls: Sequence[str], folder: str) -> Path:
             _check_reachable(url)
     paths = [Path(_download(dl_manager, url)) for url in urls]
     target = downloads / "unpacked" / folder_name(task)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=target.parent) as temporary:
         for url, path in zip(urls, paths, strict=True):
             unpack(url, path, Path(temporary))

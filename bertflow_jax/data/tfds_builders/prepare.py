@@ -16,7 +16,7 @@ from bertflow_jax.data.tfds_builders import PREFIX, UNFINISHED
 from bertflow_jax.data.tfds_builders.reader import prepared_version
 from bertflow_jax.errors import BertFlowError, ConfigError, DataNotFoundError, WorkdirError
 from bertflow_jax.paths import user_path
-from bertflow_jax.workdir import lock_workdir, prepare_output
+from bertflow_jax.workdir import lock_workdir, make_folder, prepare_output
 
 _LOG = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ def _prepare_one(
         read = _read_back(task, Path(name))
         target = folder / new.relative_to(name)
         shutil.rmtree(target, ignore_errors=True)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         os.replace(new, target)
     _LOG.info("%s: %d scored pairs, sha256 %s, in %s", task, read.pairs, read.sha256, target)
     for note in read.notes:

@@ -1,0 +1,36 @@
+"""Weights written as safetensors: whole or not at all, with the permissions of other outputs."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import save_file
+
+from bertflow_jax.errors import WorkdirError
+from bertflow_jax.workdir import share
+
+
+def write_safetensors(
+    path: Path, arrays: Mapping[str, np.ndarray], metadata: dict[str, str] | None = None
+) -> None:
+    """Write arrays; a file that is there is replaced once the new one is complete.
+
+    Args:
+      path: of the file.
+      arrays: by name.
+      metadata: of the file's header.
+
+    Raises:
+      WorkdirError: the file cannot be written.
+    """
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        save_file({n: np.ascontiguousarray(a) for n, a in arrays.items()}, unfinished, metadata)
+        share(unfinished)
+        os.replace(unfinished, path)
+    except (OSError, SafetensorError) as error:
+        raise WorkdirError(f"{path} cannot be written: {error}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)

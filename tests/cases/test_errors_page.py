@@ -1,0 +1,321 @@
+"""docs/errors.md: every row of its table is what the command does, and a refusal leaves nothing."""
+
+import dataclasses
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from documents.fast_bash import fast_bash
+
+from bertflow_jax import cli
+from bertflow_jax.__main__ import COMMANDS
+from bertflow_jax.checkpoint import CheckpointStore
+from bertflow_jax.workdir import lock_workdir, prepare_workdir
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "errors.md"
+# The flags that are right; one that a row gives too is left out.
+RIGHT = {
+    "train.py": "--config=configs/demo.py --workdir=run",
+    "evaluate.py": "--encoder=mini_bert --tasks=everyday --output=out",
+    "embed": "--encoder=mini_bert --input=given.txt --output=vectors.npy",
+    "postprocess fit": "--method=center --input=given.npy --output=fitted",
+    "postprocess apply": "--model=whitening --input=given.npy --output=mapped.npy",
+    "integrations.ray_data": "--encoder=mini_bert --input=folder --output=out",
+    "export": "--encoder=mini_bert --output=exported",
+    "push": "--repo_id=org/x --encoder=mini_bert --dry_run --output=pushed",
+    "convert": "--output=imported",
+    "reproduce": "--table=2 --data_dir=folder --output=paper",
+    "data.tfds_builders": "--data_dir=tfds --tasks=stsb",
+    "doctor": "",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of the table; `said` are pieces of the output, in their order."""
+
+    command: str
+    given: str
+    said: tuple[str, ...]
+    code: int
+
+    @property
+    def runs(self) -> bool:
+        return self.given.startswith("`")
+
+    def is_said_in(self, output: str) -> bool:
+        at = 0
+        for piece in self.said:
+            at = output.find(piece, at)
+            if at < 0:
+                return False
+            at += len(piece)
+        return True
+
+
+def _rows() -> list[Row]:
+    rows = []
+    for line in PAGE.read_text("utf-8").splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) == 4 and cells[3].isdecimal():
+            said = tuple(piece.strip() for piece in cells[2].strip("`").split("…"))
+            rows.append(Row(cells[0], cells[1], tuple(filter(None, said)), int(cells[3])))
+    return rows
+
+
+ROWS = _rows()
+
+
+def the_row(command: str, given: str) -> Row:
+    return next(row for row in ROWS if (row.command, row.given) == (command, given))
+
+
+@pytest.fixture(scope="module")
+def bash():
+    with fast_bash() as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """The files that the page speaks of."""
+    folder = tmp_path_factory.mktemp("place")
+    for name in ("train.py", "evaluate.py", "configs"):
+        (folder / name).symlink_to(ROOT / name)
+    for name in ("folder", "full"):
+        (folder / name).mkdir()
+    texts = {
+        "full/notes.txt": "mine",
+        "empty.txt": "",
+        "one.txt": "one line\n",
+        "number.py": "def get_config():\n    return 3\n",
+        "given.txt": "".join(f"Sentence number {n}.\n" for n in range(20)),
+        "rows.jsonl": '{"text": "a"}\n{"other": "b"}\n',
+        "text.npy": "hello",
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text, "utf-8")
+    (folder / "latin.txt").write_bytes(b"caf\xe9 au lait\nx\n")
+    (folder / "bad.txt.gz").write_bytes(b"\x1f\x8bno gzip")
+    vectors = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
+    np.save(folder / "given.npy", vectors)
+    np.save(folder / "nan.npy", vectors * np.nan)
+    np.save(folder / "equal.npy", np.ones((50, 8), np.float32))
+    return folder
+
+
+def listing(folder: Path) -> dict[str, int]:
+    found = [path for path in folder.rglob("*") if "configs" not in path.parts]
+    return {str(path.relative_to(folder)): path.lstat().st_mtime_ns for path in found}
+
+
+def line_of(row: Row) -> str:
+    """Return the command line of a row."""
+    flags = row.given.strip("`")
+    alone = flags.startswith("alone")
+    flags = flags.removeprefix("alone").strip()
+    names = {word.partition("=")[0] for word in shlex.split(flags)}
+    right = [] if alone else RIGHT[row.command].split()
+    kept = [word for word in right if word.partition("=")[0] not in names]
+    start = row.command if row.command.endswith(".py") else f"-m bertflow_jax.{row.command}"
+    return f"python {start} {' '.join(kept)} {flags}"
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.runs], ids=lambda row: line_of(row)[7:])
+def test_a_row_is_what_the_command_does(row, bash, place):
+    """A message that has changed, a traceback, exit code 1, or a folder that a refusal leaves."""
+    if row.command.endswith("ray_data") and importlib.util.find_spec("ray") is None:
+        pytest.skip("needs ray")
+    before = listing(place)
+    done = bash(line_of(row), place)
+    assert done.returncode == row.code, done.stdout
+    assert row.is_said_in(done.stdout), done.stdout
+    assert "Traceback" not in done.stdout
+    if row.code == 2:
+        assert re.search("^error: ", done.stdout, re.MULTILINE)
+        assert listing(place) == before
+    else:
+        (place / "vectors.npy").unlink()
+
+
+def limited(limit: int, line: str) -> str:
+    """Return a command line whose files may have so many bytes, as on a disk that is full."""
+    program, *words = line.split()[1:]
+    code = (
+        f"import resource, runpy, sys\nresource.setrlimit(resource.RLIMIT_FSIZE, ({limit},) * 2)\n"
+        f"sys.argv = {[program, *words]!r}\nrunpy.run_path({program!r}, run_name='__main__')"
+    )
+    return f"BERTFLOW_COMPILATION_CACHE=off python -c {shlex.quote(code)}"
+
+
+SMALL = (
+    "--config=configs/demo.py --workdir={} --config.data.path=given.txt --config.flow.levels=1 "
+    "--config.flow.depth=1 --config.train.tensorboard=False --config.cache_dir=cache "
+)
+
+
+def test_a_workdir_in_use(bash, place):
+    row = the_row("train.py", "a workdir that another run uses")
+    (place / "run").mkdir()
+    with lock_workdir(place / "run"):
+        done = bash("python train.py " + SMALL.format("run"), place)
+    shutil.rmtree(place / "run")
+    assert done.returncode == row.code
+    assert row.is_said_in(done.stdout), done.stdout
+
+
+def test_x02_a_workdir_that_is_read_only(capsys):
+    row = the_row("train.py", "a workdir that may not be written")
+    was_root = os.geteuid() == 0
+    if was_root:
+        os.seteuid(65534)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o555)
+            code = cli._call(
+                lambda: prepare_workdir(f"{folder}/run", resume=False, overwrite=False)
+            )
+    finally:
+        if was_root:
+            os.seteuid(0)
+    assert code == row.code
+    assert row.is_said_in(capsys.readouterr().err)
+
+
+def test_c05_a_full_disk_while_training(bash, place):
+    """No half checkpoint that counts, and no exit code that says all is well."""
+    row = the_row("train.py", "a disk that is full")
+    done = bash(
+        limited(60_000, f"python train.py {SMALL.format('disk')} --config.flow.width=128"), place
+    )
+    assert done.returncode == row.code, done.stdout
+    assert row.is_said_in(done.stdout), done.stdout
+    assert "Traceback" not in done.stdout
+    assert CheckpointStore(place / "disk").steps() == []
+    shutil.rmtree(place / "disk")
+    shutil.rmtree(place / "cache")
+
+
+def test_a_full_disk_while_evaluating(bash, place):
+    row = the_row("evaluate.py", "a disk that is full")
+    (place / "data" / "STSBenchmark").mkdir(parents=True)
+    rows = "".join(f"g\tf\ty\ti\t{gold}\tA cat.\tA dog.\n" for gold in (1, 2, 3))
+    (place / "data" / "STSBenchmark" / "sts-test.csv").write_text(rows)
+    line = (
+        "python evaluate.py --encoder=mini_bert --tasks=stsb --data_dir=data --output=scores "
+        "--cache_dir=cache --noreport"
+    )
+    done = bash(limited(2300, line), place)
+    assert done.returncode == row.code, done.stdout
+    assert row.is_said_in(done.stdout), done.stdout
+    assert not (place / "scores").exists()
+    shutil.rmtree(place / "data")
+    shutil.rmtree(place / "cache")
+
+
+def test_sigterm_while_training(bash, place):
+    """The run is saved where it was stopped, and goes on there."""
+    row = the_row("train.py", "SIGTERM while steps are made")
+    words = [*SMALL.format("stopped").split(), "--config.train.steps=1000000"]
+    code = f"""
+import os, pathlib, runpy, signal, sys, threading, time
+def stop():
+    lines = pathlib.Path("stopped/metrics.jsonl")
+    while not (lines.exists() and lines.stat().st_size): time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGTERM)
+threading.Thread(target=stop, daemon=True).start()
+sys.argv = {["train.py", *words]!r}
+runpy.run_path("train.py", run_name="__main__")
+"""
+    done = bash(f"python -c {shlex.quote(code)}", place)
+    assert done.returncode == row.code, done.stdout
+    assert row.is_said_in(done.stdout), done.stdout
+    (step,) = CheckpointStore(place / "stopped").steps()[-1:]
+    assert 0 < step < 1_000_000
+    shutil.rmtree(place / "stopped")
+    shutil.rmtree(place / "cache")
+
+
+def _real(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a script with the real python, whose streams are those of the shell."""
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", script.replace("python", sys.executable)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_a_hub_that_is_not_there(place):
+    row = the_row("push", "a Hub that cannot be reached")
+    done = _real(
+        "python -m bertflow_jax.push --repo_id=org/x --encoder=mini_bert",
+        place,
+        HF_ENDPOINT="http://127.0.0.1:9",
+        HF_TOKEN="hf_not_a_real_one",
+        HF_HOME=str(place / "home"),
+    )
+    assert done.returncode == row.code, done.stderr
+    assert row.is_said_in(done.stderr), done.stderr
+    assert "hf_not_a_real_one" not in done.stderr + done.stdout
+
+
+def test_a_reader_that_has_gone(place):
+    """BrokenPipeError, and the fit was lost for the reader's sake."""
+    row = the_row("every command", "a reader that has gone, as after … head -1")
+    done = _real(
+        "python -m bertflow_jax.postprocess fit --method=center --input=given.npy --output=f | true"
+        " && python -m bertflow_jax | true && python -m bertflow_jax.postprocess --help | true",
+        place,
+    )
+    assert done.returncode == row.code, done.stderr
+    assert "Error" not in done.stderr
+    assert sorted(os.listdir(place / "f")) == ["postprocess.json", "postprocess.safetensors"]
+    shutil.rmtree(place / "f")
+
+
+def test_a_full_disk_as_standard_output(place):
+    """A list cut short and exit code 0 or 120, with a traceback at the interpreter's end."""
+    row = the_row("every command", "a full disk as standard output")
+    for flags in ("", " --help", " --version"):
+        done = _real(f"python -m bertflow_jax{flags} > /dev/full", place)
+        assert done.returncode == row.code
+        assert row.is_said_in(done.stderr), done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+SPECIAL = {
+    "a workdir that another run uses": test_a_workdir_in_use,
+    "a workdir that may not be written": test_x02_a_workdir_that_is_read_only,
+    "a disk that is full": test_c05_a_full_disk_while_training,
+    "SIGTERM while steps are made": test_sigterm_while_training,
+    "Ctrl-C while rows are computed": "tests/test_interrupt.py",
+    "a Hub that cannot be reached": test_a_hub_that_is_not_there,
+    "a reader that has gone, as after … head -1": test_a_reader_that_has_gone,
+    "a full disk as standard output": test_a_full_disk_as_standard_output,
+}
+
+
+def test_every_row_has_a_test():
+    """A row that nobody checks."""
+    assert {row.given for row in ROWS if not row.runs} == set(SPECIAL)
+    kept = (ROOT / "tests" / "test_interrupt.py").read_text("utf-8")
+    assert all(piece in kept for piece in ("stopping after this window", "interrupted", "== 130"))
+
+
+def test_every_command_is_on_the_page():
+    """A command that was added without its mistakes."""
+    named = {row.command.split()[0] for row in ROWS} - {"every"}
+    assert named == {command.removeprefix("-m bertflow_jax.") for command in COMMANDS}
