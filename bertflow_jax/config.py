@@ -125,7 +125,8 @@ class DataConfig:
     def validate(self, prefix: str = "data.") -> None:
         """Raise ConfigError for an impossible value."""
         check_types(self, prefix)
-        require(bool(self.path.strip()), prefix + "path", self.path, "must not be empty")
+        what = "must name a text, as --config.data.path=sentences.txt"
+        require(bool(self.path.strip()), prefix + "path", self.path, what)
         check_choice(prefix + "format", self.format, ("auto", "text", "tsv", "csv", "sts", "pairs"))
         require(
             0.0 <= self.held_out <= 0.5, prefix + "held_out", self.held_out, "must be in [0, 0.5]"

@@ -21,9 +21,10 @@ def not_cached(repo: str, revision: str | None, cache: str, local_files_only: bo
     else:
         why = f"{constants.ENDPOINT} cannot be reached"
     what = "it" if revision is None else f"its revision {revision!r}"
+    bundled = "; the bundled encoder is mini_bert" if "/" not in repo else ""
     return (
-        f"Hub id {repo!r}: {why}, and {what} is not complete in the cache {cache}; "
-        "go online once, or give a local folder"
+        f"Hub id {repo!r}: {why}, and {what} is not complete in the cache {cache}; no folder here "
+        f"has that name{bundled}; go online once, or give a local folder"
     )
 
 

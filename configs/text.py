@@ -10,6 +10,6 @@ from bertflow_jax.config import Config, DataConfig, EncoderConfig, TrainConfig
 def get_config() -> Config:
     return Config(
         encoder=EncoderConfig(path="mini_bert", pooling="first_last"),
-        data=DataConfig(path="sentences.txt", held_out=0.02),
+        data=DataConfig(path="", held_out=0.02),  # the path: as above
         train=TrainConfig(epochs=4, batch_size=64),
     )

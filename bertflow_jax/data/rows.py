@@ -138,7 +138,8 @@ def open_rows(
             f"{', '.join(FORMATS)}"
         )
     if file_format == "txt" and (column or id_column):
-        raise ConfigError("--column and --id_column: a txt file has lines, not columns")
+        flag = "--column" if column else "--id_column"
+        raise ConfigError(f"{flag}: a txt file has lines, not columns; leave it out")
     if file_format != "parquet":
         check_encoding(encoding)
     return RowFile(path, file_format, column, id_column, encoding)

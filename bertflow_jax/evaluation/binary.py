@@ -7,7 +7,6 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-import scipy.stats
 from numpy.typing import ArrayLike, NDArray
 
 from bertflow_jax.errors import InputError
@@ -46,6 +45,8 @@ def auc(similarities: ArrayLike, labels: ArrayLike) -> float:
     negatives = y.size - positives
     if not positives or not negatives:
         raise InputError(f"no AUC: {one_class(y)}")
+    import scipy.stats  # as in `metrics`
+
     rank_sum = float(scipy.stats.rankdata(x)[y].sum())
     return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives)
 

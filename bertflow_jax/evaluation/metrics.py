@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
-import scipy.stats
 from numpy.typing import ArrayLike, NDArray
 
 from bertflow_jax.errors import InputError
@@ -106,6 +105,9 @@ def correlation(similarities: ArrayLike, gold: ArrayLike) -> Correlation:
     for values, name in ((x, "similarities"), (y, "gold scores")):
         if np.ptp(values) == 0:
             return Correlation(None, None, f"all {name} are equal")
+    # Loaded here: it takes longer than all else that a command imports to check its flags.
+    import scipy.stats
+
     return Correlation(
         float(scipy.stats.spearmanr(x, y).statistic), float(scipy.stats.pearsonr(x, y).statistic)
     )

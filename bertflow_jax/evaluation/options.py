@@ -94,7 +94,7 @@ class EvalOptions:
 
 def expanded(options: EvalOptions) -> EvalOptions:
     """Expand `~`, which a shell leaves alone in --name=~/folder."""
-    names = ("workdir", "flow", "data_dir", "output", "figure", "cache_dir", "corpus")
+    names = ("workdir", "data_dir", "output", "figure", "cache_dir", "corpus")
     paths = {name: getattr(options, name) for name in names}
     # A blank one stays as it is, for the check of its own flag; so does an address.
     expanded: dict[str, Any] = {

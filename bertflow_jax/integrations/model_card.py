@@ -61,8 +61,8 @@ it.
 _LIMITS = """## Limits
 
 {about} helps where embeddings crowd into a cone: language models without sentence training, and
-`[CLS]` vectors. It does not help vectors that a contrastive training has already spread out. It was
-fitted on the text above and suits texts of that kind; the encoder's own biases stay in its vectors.
+`[CLS]` vectors. It does not help vectors that a contrastive training has already spread out. It
+suits texts of the kind that it was fitted on; the encoder's own biases stay in its vectors.
 """
 _CITATION = """## Citation
 

@@ -46,7 +46,8 @@ def main() -> None:
     """Fit as the flags say."""
     for name in ("input", "output", "method"):
         if not (FLAGS[name].value or "").strip():
-            raise ConfigError(f"--{name} is missing")
+            choice = f": one of {', '.join(METHODS)}" if name == "method" else ""
+            raise ConfigError(f"--{name} is missing{choice}")
     names = dict.fromkeys(name for settings in METHODS.values() for name in settings)
     settings = {name: FLAGS[name].value for name in names if FLAGS[name].value is not None}
     options = FitOptions(FLAGS.method, FLAGS.input, FLAGS.output, FLAGS.column, settings)

@@ -172,10 +172,7 @@ def flow_mode(config: Config) -> str:
 
 def example_order(train: TrainConfig, data: FitData, seed: int) -> ExampleOrder:
     """Return the order of the examples; a batch is never larger than the data."""
-    batch = min(train.batch_size, len(data.rows))
-    if batch < train.batch_size:
-        _log.warning("train.batch_size=%d is cut to the %d examples", train.batch_size, batch)
-    return ExampleOrder(len(data.rows), batch, seed)
+    return ExampleOrder(len(data.rows), min(train.batch_size, len(data.rows)), seed)
 
 
 def planned_steps(train: TrainConfig, order: ExampleOrder) -> int:

@@ -87,6 +87,10 @@ def run_fit(
       TrainingError: the loss or a parameter stopped being finite; names the step.
     """
     order = example_order(config.train, data, config.seed)
+    if order.batch_size < config.train.batch_size:
+        _log.warning(
+            "batch_size=%d is cut to the %d examples", config.train.batch_size, order.batch_size
+        )
     last = planned_steps(config.train, order)
     run_chunk = (
         _chunk_runner(config, data, order, state) if make_runner is None else make_runner(order)
@@ -104,7 +108,7 @@ def run_fit(
         _log.warning("nothing to do: step %d is reached, %d are asked for", done, last)
     if last < _FEW:
         _log.warning(
-            "%d steps are few for a flow: raise train.epochs, or lower train.batch_size", last
+            "%d steps are few for a flow: more epochs, or a smaller batch_size, make more", last
         )
     bar = progress_bar(total=last, initial=done, unit="step", disable=not progress)
     profiler = profiler or Profiler("", "")

@@ -43,6 +43,8 @@ from bertflow_jax.training.supervised_flow import FlowStart
 from bertflow_jax.workdir import check_inputs_outside
 
 _log = logging.getLogger(__name__)
+# Fewer, and a flow scored below the raw embeddings after twenty epochs.
+_FEW_SENTENCES = 500
 # What may differ from the checkpoint on --resume: how long, and how often to log and save. The
 # cache folder only says where embeddings are kept, the last ones how a step is run and watched.
 _MAY_DIFFER = {
@@ -100,6 +102,7 @@ def train(
             },
         )
     corpus, encoder = distributed.together(lambda: (load_text(config.data), load_encoder(config)))
+    _tell_text(config, corpus)
     identity = encoder.identity()
     kept = config.checkpoint.keep, config.checkpoint.keep_best
     with first_holds(place) as held, held.store(*kept) as store:
@@ -154,6 +157,18 @@ def train(
             )
         held.publish()
         return result
+
+
+def _tell_text(config: Config, corpus: TextCorpus) -> None:
+    """Say what a flow is fitted to, and where that is little."""
+    count = corpus.manifest["unique_sentences"]
+    _log.info("text: %d distinct sentences of %s", count, config.data.path)
+    if count < _FEW_SENTENCES:
+        _log.warning(
+            "%d distinct sentences are few: a flow soon knows them by heart; compare its scores "
+            "with those of a Whitening of the same text",
+            count,
+        )
 
 
 def absolute_paths(config: Config) -> Config:
