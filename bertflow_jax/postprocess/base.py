@@ -8,6 +8,9 @@ from typing import Any, Protocol, Self
 import jax
 import numpy as np
 
+from bertflow_jax.checks import check_count
+from bertflow_jax.errors import InputError
+
 
 @dataclasses.dataclass(frozen=True)
 class PureTransform:
@@ -65,3 +68,14 @@ class PostProcessor(Protocol):
 
     def pure(self) -> PureTransform:
         """Return `transform` as a pure function of parameters and embeddings."""
+
+
+def normal_rows(key: jax.Array, n: int, features: int) -> jax.Array:
+    """Draw float32[n, features] from N(0, I); raises InputError for a key or an n that is none."""
+    rows = check_count(n, "n", 0)
+    try:
+        return jax.random.normal(key, (rows, features))
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"key must be one JAX random key, as jax.random.key(0), not {type(key).__name__}"
+        ) from error
