@@ -1,6 +1,7 @@
 """What every post-processor of embeddings offers, and what the compiled encoder needs of it."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -25,6 +26,13 @@ class PureTransform:
     name: str
     transform: Callable[[Any, jax.Array], jax.Array]
     params: Any
+
+    def __post_init__(self) -> None:
+        """Make the function a key, by which encoders that share it share what is compiled."""
+        try:
+            hash(self.transform)
+        except TypeError:  # an object of one's own class, such as a dataclass
+            object.__setattr__(self, "transform", functools.partial(self.transform))
 
 
 class PostProcessor(Protocol):
