@@ -1,5 +1,7 @@
 """Checks of embeddings that come in, and of what was computed from them."""
 
+from typing import Any
+
 import numpy as np
 
 from bertflow_jax.errors import InputError
@@ -11,7 +13,7 @@ def check_embeddings(
     """Return embeddings as float32[N, D], D >= 1: the array itself where it is that already.
 
     Args:
-      embeddings: an array, or nested lists.
+      embeddings: an array, nested lists, or a data frame.
       features: D, where it is known.
       exact: return float64[N, D] where float32 cannot hold the numbers as given.
 
@@ -32,6 +34,8 @@ def check_embeddings(
         array = np.asarray(embeddings)
     except ValueError as error:
         raise InputError(f"embeddings are not an array of shape [N, D]: {error}") from error
+    if array.dtype.kind == "O":
+        array = _without_objects(embeddings, array)
     if array.ndim != 2 or array.dtype.kind not in "fiu":
         hint = ""
         if array.dtype.kind == "c":
@@ -61,6 +65,17 @@ def check_embeddings(
             f"range; {bad.size} such row(s))"
         )
     return array
+
+
+def _without_objects(embeddings: Any, array: np.ndarray) -> np.ndarray:
+    """Return float64[N, D] of a data frame whose columns are all numeric, else the array.
+
+    Of pandas' nullable and pyarrow's types numpy makes Python objects. NA becomes NaN.
+    """
+    kinds = [getattr(dtype, "kind", "") for dtype in getattr(embeddings, "dtypes", ())]
+    if not kinds or not set(kinds) <= set("fiu") or not hasattr(embeddings, "to_numpy"):
+        return array
+    return embeddings.to_numpy(np.float64, na_value=np.nan)
 
 
 def check_results(results: np.ndarray, what: str, first: int = 0) -> np.ndarray:

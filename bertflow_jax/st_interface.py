@@ -12,7 +12,6 @@ from bertflow_jax.errors import InputError
 
 _DISTANCES = {"euclidean": "euclidean", "manhattan": "cityblock"}  # scipy's names
 SIMILARITIES = ("cosine", "dot", *_DISTANCES)
-_DOCUMENT = ("document", "passage", "corpus")  # the first of them that the encoder has
 
 
 class SentenceTransformersInterface:
@@ -30,19 +29,20 @@ class SentenceTransformersInterface:
 
     def encode_query(self, *args: Any, **kwargs: Any) -> np.ndarray:
         """Embed queries: `encode` with the prompt `query`, if there is one, unless one is given."""
-        return self._encode_with(("query",), args, kwargs)
+        return self._encode_with("query", args, kwargs)
 
     def encode_document(self, *args: Any, **kwargs: Any) -> np.ndarray:
-        """Embed documents: as `encode_query` with the prompt `document`, `passage` or `corpus`."""
-        return self._encode_with(_DOCUMENT, args, kwargs)
+        """Embed documents: as `encode_query` with the prompt `document`.
 
-    def _encode_with(
-        self, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> np.ndarray:
+        Prompts named `passage` or `corpus` are not looked for: sentence-transformers comes to them
+        only where there is no `document`, which every folder has, as "" where it names none.
+        """
+        return self._encode_with("document", args, kwargs)
+
+    def _encode_with(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> np.ndarray:
         if kwargs.get("prompt") is None and kwargs.get("prompt_name") is None:
-            known = [name for name in names if name in self.encoder.usage.prompts]
-            # Not the default prompt: the first name exists everywhere, as "".
-            kwargs = {**kwargs, "prompt_name": (known or names)[0]}
+            # Not the default prompt: both names exist everywhere, as "".
+            kwargs = {**kwargs, "prompt_name": name}
         return self.encode(*args, **kwargs)
 
     @property

@@ -33,8 +33,8 @@ _SMALL_FILES = (
     *FOLDER_FILES,
     "postprocess/*.json",
     "postprocess/*.safetensors",
-    "[0-9]_*.json",
-    "[0-9]_*/vocab.txt",
+    "[0-9]*_*.json",
+    "[0-9]*_*/vocab.txt",
 )
 _WEIGHTS = (
     ("model.safetensors", "model-*-of-*.safetensors"),
@@ -116,7 +116,7 @@ def _download(repo: str, revision: str | None, access: HubAccess) -> Path:
     """
     for whole, shards in _WEIGHTS:
         weights = [whole, f"{whole}.index.json", shards]
-        patterns = [*_SMALL_FILES, *weights, *(f"[0-9]_*/{name}" for name in weights)]
+        patterns = [*_SMALL_FILES, *weights, *(f"[0-9]*_*/{name}" for name in weights)]
         folder = fetch(repo, patterns, revision, access)
         if any(folder.rglob(f"{whole}*")):
             break

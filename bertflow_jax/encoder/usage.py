@@ -16,7 +16,7 @@ from bertflow_jax.encoder.folder import OWN_SETTINGS, read_modules
 from bertflow_jax.errors import ConfigError, InputError
 
 _FILE = "config_sentence_transformers.json"
-_ALWAYS = ("query", "document")  # prompts that sentence-transformers knows as "" in every folder
+ALWAYS = ("query", "document")  # prompts that sentence-transformers knows as "" in every folder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Usage:
         for value, what in ((text, "prompt"), (name, "prompt_name")):
             if value is not None and not isinstance(value, str):
                 raise InputError(f"{what}={value!r}: must be a str")
-        known = {**dict.fromkeys(_ALWAYS, ""), **self.prompts}
+        known = {**dict.fromkeys(ALWAYS, ""), **self.prompts}
         name = self.default_prompt_name if name is None else name
         if text is None and name is not None and name not in known:
             raise InputError(
@@ -88,7 +88,7 @@ def read_usage(folder: Path) -> Usage:
         raise ConfigError(f"{path}: prompts must be an object, name -> text")
     prompts = {name: text or "" for name, text in prompts.items()}
     default = _text(fields, "default_prompt_name", path)
-    if default is not None and default not in (*prompts, *_ALWAYS):
+    if default is not None and default not in (*prompts, *ALWAYS):
         raise ConfigError(f"{path}: default_prompt_name={default!r} is not among the prompts")
     similarity = _text(fields, "similarity_fn_name", path)
     if fields.get("truncate_dim") is not None:

@@ -76,7 +76,8 @@ def export_encoder(
       What manifest.json says.
 
     Raises:
-      InputError: no SentenceEncoder, or a normalize that is not True or False.
+      InputError: no SentenceEncoder, a normalize that is not True or False, or a default prompt
+        that `SentenceEncoder.encode` refuses.
       ConfigError: an unknown platform, or flatbuffers, which `jax.export` needs, is not installed.
       WorkdirError: the folder is not empty or cannot be written.
     """
@@ -84,6 +85,7 @@ def export_encoder(
         raise InputError(f"a SentenceEncoder is needed, not {type(encoder).__name__}")
     normalize = check_switch(normalize, "normalize")
     platforms = check_platforms(platforms)
+    encoder.encoder.usage.prompt()  # refused before anything is compiled
     target = place_of(folder)
     serialized, params, described = _function(encoder, platforms, normalize)
     with _whole_folder(target) as new:
@@ -162,6 +164,7 @@ def _manifest(encoder: SentenceEncoder, normalize: bool) -> dict[str, Any]:
         "dimension": encoder.dimension,
         "max_length": encoder.encoder.tokenizer.max_length,
         "lower_first": encoder.encoder.lower_first,
+        "prompt": encoder.encoder.usage.prompt(),
         "normalize": normalize,
         "encoder": encoder.describe(),
         "exported": datetime.datetime.now(datetime.UTC).date().isoformat(),

@@ -26,9 +26,12 @@ class Encoder:
         exported = jax.export.deserialize(bytearray((folder / "embed.jaxexport").read_bytes()))
         self.call = jax.jit(exported.call)  # (params, ids int32[B, 16 t], mask) -> float32[B, E]
 
-    def encode(self, texts: Sequence[str], batch_size: int = 32) -> np.ndarray:
+    def encode(
+        self, texts: Sequence[str], batch_size: int = 32, prompt: str | None = None
+    ) -> np.ndarray:
         """Embed texts in batches of one padded size, those of like length together.
 
+        `prompt` goes before every text: None takes manifest["prompt"], the encoder's default one.
         Raises TypeError for a bare str or a row that is no str, ValueError for a batch_size < 1.
         """
         if isinstance(texts, str | bytes) or not hasattr(texts, "__iter__"):
@@ -39,6 +42,8 @@ class Encoder:
                 raise TypeError(f"row {row} is {type(text).__name__}, not str")
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
             raise ValueError(f"batch_size={batch_size!r}: must be an integer >= 1")
+        prompt = self.manifest["prompt"] if prompt is None else prompt
+        texts = [prompt + text for text in texts]
         texts = [t.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for t in texts]
         texts = [t.lower() for t in texts] if self.manifest["lower_first"] else texts
         vectors = np.zeros((len(texts), self.manifest["dimension"]), np.float32)

@@ -8,7 +8,7 @@ _TEXT = """\
 
 {encoder}, written by bertflow_jax {bertflow_jax} with jax {jax} on {exported}. Vectors of
 {dimension} numbers{unit}, texts of up to {max_length} tokens (longer ones are cut), float32, for
-{platforms}.
+{platforms}.{prompt}
 
 ```
 pip install jax flatbuffers tokenizers
@@ -77,6 +77,12 @@ def readme(manifest: Mapping[str, Any]) -> str:
         unit=" and length 1" if manifest["normalize"] else "",
         max_length=manifest["max_length"],
         platforms=", ".join(manifest["platforms"]),
+        prompt=(
+            f" `encode` puts {manifest['prompt']!r} before every text unless it is given another "
+            "`prompt`."
+            if manifest["prompt"]
+            else ""
+        ),
         shapes=6 * lengths,
         multiple=manifest["inputs"]["ids"][1].split("*")[0],
         convention=manifest["calling_convention_version"],

@@ -137,13 +137,16 @@ def _commit(folder: Path, target: Target) -> str:
         for file in sorted(folder.rglob("*"))
         if file.is_file() and not file.name.startswith(".")
     }
-    if CARD in files and CARD in there and not _card_is_ours(api, target):
+    ours = CARD in there and _card_is_ours(api, target)
+    if CARD in files and CARD in there and not ours:
         del files[CARD]
         _log.warning("%s has a %s of its own, which stays as it is", repo, CARD)
+    # A post-processor by itself replaces no encoder that somebody else put there.
+    replaced = _WRITTEN if ours or "config.json" in files else PROCESSOR_FILES
     stale = sorted(
         name
         for name in there - set(files)
-        if any(fnmatchcase(name, pattern) for pattern in _WRITTEN)
+        if any(fnmatchcase(name, pattern) for pattern in replaced)
     )
     info = api.create_commit(
         repo,

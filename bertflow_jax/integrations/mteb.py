@@ -22,6 +22,7 @@ import numpy as np
 from bertflow_jax.checks import check_count
 from bertflow_jax.data.tokens import check_text, iter_texts
 from bertflow_jax.embed import SentenceEncoder
+from bertflow_jax.encoder.usage import ALWAYS
 from bertflow_jax.errors import ConfigError, InputError, MissingPackageError
 
 try:
@@ -48,7 +49,8 @@ class MTEBEncoder(AbsEncoder):
     Attributes:
       model: the encoder.
       model_prompts: the encoder's own, by name; mteb's rules say which of them a task takes: one
-        named after the task or its type, `query` or `document`. None where all are empty.
+        named after the task or its type, `query` or `document`, which are "" where the folder names
+        none. None where all are empty.
       mteb_model_meta: what mteb writes beside the scores. Its revision is a digest of all that
         decides the vectors, so that a score kept by mteb is never taken for one of other weights
         or of another flow. Fields that the files do not tell (license, training_datasets, ...) are
@@ -89,7 +91,10 @@ class MTEBEncoder(AbsEncoder):
         self.model = encoder
         self.batch_size = batch_size
         prompts = {name: text for name, text in encoder.encoder.usage.prompts.items() if text}
-        self.model_prompts = dict(encoder.encoder.usage.prompts) if prompts else None
+        # With those that sentence-transformers knows in every folder: a document of a folder that
+        # names a default prompt and none for documents has no prompt there, and so none here.
+        known = {**dict.fromkeys(ALWAYS, ""), **encoder.encoder.usage.prompts}
+        self.model_prompts = known if prompts else None
         self.mteb_model_meta = ModelMeta(
             **_of_this_version(
                 {

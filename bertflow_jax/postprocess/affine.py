@@ -10,10 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from bertflow_jax.checks import check_count
 from bertflow_jax.embedding_checks import check_embeddings, check_results
 from bertflow_jax.errors import CheckpointError, InputError
-from bertflow_jax.postprocess.base import PureTransform
+from bertflow_jax.postprocess.base import PureTransform, normal_rows
 from bertflow_jax.postprocess.column_names import check_columns, column_names
 from bertflow_jax.postprocess.hub_folder import HubFolder
 from bertflow_jax.postprocess.moments import Moments
@@ -165,12 +164,11 @@ class AffineProcessor(HubFolder, SklearnApi):
           n: number of rows.
 
         Raises:
-          InputError: as `log_prob`.
+          InputError: as `log_prob`; `key` is no random key, or `n` no integer >= 0.
         """
         _, _, inverse = self._fitted()
         self._require_density("sample")
-        latents = jax.random.normal(key, (check_count(n, "n", 0), len(inverse)))
-        return self.inverse_transform(np.asarray(latents))
+        return self.inverse_transform(np.asarray(normal_rows(key, n, len(inverse))))
 
     def save(self, folder: str | Path) -> None:
         """Write it into a folder (safetensors and JSON); raises WorkdirError."""

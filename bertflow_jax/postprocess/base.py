@@ -1,12 +1,16 @@
 """What every post-processor of embeddings offers, and what the compiled encoder needs of it."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 import jax
 import numpy as np
+
+from bertflow_jax.checks import check_count
+from bertflow_jax.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +26,13 @@ class PureTransform:
     name: str
     transform: Callable[[Any, jax.Array], jax.Array]
     params: Any
+
+    def __post_init__(self) -> None:
+        """Make the function a key, by which encoders that share it share what is compiled."""
+        try:
+            hash(self.transform)
+        except TypeError:  # an object of one's own class, such as a dataclass
+            object.__setattr__(self, "transform", functools.partial(self.transform))
 
 
 class PostProcessor(Protocol):
@@ -65,3 +76,14 @@ class PostProcessor(Protocol):
 
     def pure(self) -> PureTransform:
         """Return `transform` as a pure function of parameters and embeddings."""
+
+
+def normal_rows(key: jax.Array, n: int, features: int) -> jax.Array:
+    """Draw float32[n, features] from N(0, I); raises InputError for a key or an n that is none."""
+    rows = check_count(n, "n", 0)
+    try:
+        return jax.random.normal(key, (rows, features))
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"key must be one JAX random key, as jax.random.key(0), not {type(key).__name__}"
+        ) from error

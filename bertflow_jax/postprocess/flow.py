@@ -10,11 +10,10 @@ import flax.traverse_util
 import jax
 import numpy as np
 
-from bertflow_jax.checks import check_count
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
 from bertflow_jax.embedding_checks import check_embeddings, check_results
-from bertflow_jax.errors import CheckpointError, InputError
-from bertflow_jax.postprocess.base import PureTransform
+from bertflow_jax.errors import CheckpointError
+from bertflow_jax.postprocess.base import PureTransform, normal_rows
 from bertflow_jax.postprocess.column_names import check_columns, column_names
 from bertflow_jax.postprocess.hub_folder import HubFolder
 from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
@@ -29,7 +28,7 @@ class Flow(HubFolder, SklearnApi):
 
     Attributes:
       name: of the kind, `flow`.
-      config: shape of the flow.
+      config: shape of the flow; a fit makes it a copy of its own, and so `train`.
       seed: of the parameters, the order of the rows and dropout.
       train: how it is fitted.
       variables: the fitted parameters, None before `fit`.
@@ -56,6 +55,25 @@ class Flow(HubFolder, SklearnApi):
         self._variables: dict[str, Any] | None = None
         self._features: int | None = None
 
+    # Properties: scikit-learn takes an attribute that `fit` sets under a public name for an error.
+    @property
+    def config(self) -> FlowConfig:
+        """Shape of the flow."""
+        return self._config
+
+    @config.setter
+    def config(self, value: FlowConfig) -> None:
+        self._config = value
+
+    @property
+    def train(self) -> TrainConfig:
+        """How it is fitted."""
+        return self._train
+
+    @train.setter
+    def train(self, value: TrainConfig) -> None:
+        self._train = value
+
     @property
     def variables(self) -> dict[str, Any] | None:
         """The fitted parameters, None before `fit`."""
@@ -76,7 +94,7 @@ class Flow(HubFolder, SklearnApi):
         cls, config: FlowConfig, variables: dict[str, Any], features: int, seed: int = 0
     ) -> "Flow":
         """Return a flow with these parameters (of `bertflow_jax.flow.glow.init_variables`)."""
-        flow = cls(config, seed)
+        flow = cls(dataclasses.replace(config), seed)
         flow._variables, flow._features = variables, features
         return flow
 
@@ -119,6 +137,9 @@ class Flow(HubFolder, SklearnApi):
         config = Config(seed=self.seed, flow=self.config, train=self.train)
         data = prepare_data(embeddings, rows, held_out=0.0, seed=self.seed)
         result = run_fit(config, data, initial_state(config, data), progress=progress)
+        # Copies of its own: the caller's may be changed for the next flow, which would make these
+        # variables those of another shape.
+        self.config, self.train = dataclasses.replace(self.config), dataclasses.replace(self.train)
         self._variables, self._features = result.state.variables, data.features
         self._names = None
         return self
@@ -151,13 +172,7 @@ class Flow(HubFolder, SklearnApi):
           InputError: `key` is no random key, or `n` no integer >= 0.
         """
         variables, features = self._fitted()
-        rows = check_count(n, "n", 0)
-        try:
-            latents = jax.random.normal(key, (rows, features))
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"key must be one JAX random key, as jax.random.key(0), not {type(key).__name__}"
-            ) from error
+        latents = normal_rows(key, n, features)
         return np.asarray(_glow().bijector(self.config, variables, features).inverse(latents))
 
     @property

@@ -108,8 +108,17 @@ class SklearnApi:
 
     @_OfDensities
     def score(self, embeddings: np.ndarray, y: object = None) -> float:
-        """Return the mean log-density in nats, the score of a search; raises as `score_samples`."""
-        return float(np.mean(self.log_prob(embeddings), dtype=np.float64))
+        """Return the mean log-density in nats, the score of a search; raises as `score_samples`.
+
+        No row has no mean, and is an InputError.
+        """
+        densities = self.log_prob(embeddings)
+        if not len(densities):
+            raise InputError(
+                f"Found array with 0 sample(s) (shape={np.shape(embeddings)}) while a minimum of 1 "
+                "is required: no rows have no mean log-density"
+            )
+        return float(np.mean(densities, dtype=np.float64))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the arguments of the constructor, and with `deep` what is inside of them."""

@@ -159,6 +159,38 @@ def test_a_readme_of_others_stays(hub, encoder, caplog):
     assert "org/model has a README.md of its own" in caplog.text
 
 
+def test_a_post_processor_beside_an_encoder_of_others(hub, encoder, bert_folder):
+    """The weights of a repository's own model removed by the push of a whitening."""
+    theirs = {path.name: path.read_bytes() for path in bert_folder("theirs").iterdir()}
+    hub.add("org/model", {"README.md": b"# Mine", **theirs})
+    standardize = Standardize().fit(encoder.encode(texts()))
+    Compose([standardize, standardize_again(standardize)]).push_to_hub("org/model")
+    standardize.push_to_hub("org/model")
+    files = hub.repos["org/model"].files()
+    assert {name: files[name] for name in theirs} == theirs
+    assert not {"compose.json", "0/postprocess.json"} & set(files)
+    both = EncoderSpec(encoder="org/model", flow="org/model", pooling="mean").load()
+    np.testing.assert_allclose(
+        both.encode(TEXTS),
+        standardize.transform(both.without_postprocess().encode(TEXTS)),
+        atol=1e-5,
+    )
+
+
+def standardize_again(before: Standardize) -> Standardize:
+    return Standardize().fit(before.transform(np.eye(before.features)))
+
+
+def test_ten_modules_come_back(hub, encoder):
+    """Folders of two digits, as 10_BertFlow, that are not fetched: the model was taken for damaged."""
+    steps = [random_flow(encoder.dimension) for _ in range(9)]
+    many = encoder.with_postprocess(Compose(steps))
+    many.push_to_hub("org/many")
+    assert "10_BertFlow/model.safetensors" in hub.repos["org/many"].files()
+    back = SentenceEncoder.from_pretrained("org/many")
+    np.testing.assert_allclose(back.encode(TEXTS), many.encode(TEXTS), rtol=1e-5, atol=1e-5)
+
+
 def test_a_branch_and_a_bare_name(hub, encoder):
     """Catches a commit to main, and a card whose example names no owner."""
     encoder.push_to_hub("small")

@@ -150,6 +150,23 @@ def test_post_processor_is_part_of_the_function_and_its_parameters(encoder):
         with_flow.save_pretrained("unused")
 
 
+def test_a_function_of_ones_own_need_be_no_key(encoder):
+    """A dataclass as the function, which has no hash: compiled functions are shared by it."""
+
+    @dataclasses.dataclass
+    class Times:
+        factor: float
+
+        def __call__(self, params, u):
+            return u * self.factor * params
+
+    raw = encoder.encode(TEXTS)
+    for factor in (2.0, 3.0):
+        own = PureTransform("times", Times(factor), np.float32(5))
+        found = SentenceEncoder(encoder.encoder, own).encode(TEXTS)
+        np.testing.assert_allclose(found, 5 * factor * raw, rtol=1e-5)
+
+
 def test_vectors_that_are_not_finite_are_an_error(encoder):
     """Catches NaN handed to the caller, who would score it."""
     broken = PureTransform("flow", lambda p, u: jnp.where(u.sum() > -1e9, jnp.nan, u), np.zeros(1))

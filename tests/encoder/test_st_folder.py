@@ -248,6 +248,17 @@ def test_a_post_processor_fitted_again_is_not_saved(encoder, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("name", ["document", "passage", "corpus"])
+def test_the_prompt_of_documents_is_that_of_sentence_transformers(encoder, tmp_path, name):
+    """Vectors of documents that do not lie with those of an index made there."""
+    package = pytest.importorskip("sentence_transformers", reason="not installed")
+    usage = dataclasses.replace(encoder.encoder.usage, prompts={"query": "a ", name: "b c "})
+    SentenceEncoder(dataclasses.replace(encoder.encoder, usage=usage)).save_pretrained(tmp_path)
+    model = package.SentenceTransformer(str(tmp_path), device="cpu")
+    found = SentenceEncoder.from_pretrained(tmp_path).encode_document(TEXTS[:5])
+    np.testing.assert_allclose(found, model.encode_document(TEXTS[:5]), atol=1e-5)
+
+
 def test_prompts_and_similarity_are_saved(encoder, tmp_path):
     """Catches a default prompt lost on the way: the next load would embed other texts."""
     package = pytest.importorskip("sentence_transformers", reason="not installed")

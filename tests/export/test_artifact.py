@@ -209,7 +209,7 @@ def test_texts_lowered_before_tokenizing_and_cut_from_the_left(bert_folder, tmp_
     config = json.loads((folder / "tokenizer_config.json").read_text())
     config |= {"truncation_side": "left", "do_lower_case": False}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    settings = {"pooling": None, "normalize": False, "max_length": 8, "lower_first": True}
+    settings = {"pooling": "mean", "normalize": False, "max_length": 8, "lower_first": True}
     (folder / "bertflow_jax.json").write_text(json.dumps(settings))
     encoder = SentenceEncoder.from_pretrained(folder)
     export_encoder(encoder, tmp_path / "out", ["cpu"])
@@ -217,6 +217,26 @@ def test_texts_lowered_before_tokenizing_and_cut_from_the_left(bert_folder, tmp_
     wanted = encoder.encode(texts, on_overflow="ignore")
     np.testing.assert_allclose(loader_of(tmp_path / "out").encode(texts), wanted, atol=1e-5)
     np.testing.assert_allclose(wanted[0], wanted[3], atol=1e-6)
+
+
+def test_the_default_prompt_goes_before_the_texts(bert_folder, tmp_path):
+    """A loader that leaves it out; the export itself then found other vectors, a traceback."""
+    folder = bert_folder()
+    SentenceEncoder.from_pretrained(folder).save_pretrained(folder)
+    (folder / "config_sentence_transformers.json").write_text(
+        json.dumps({"prompts": {"query": "the dog "}, "default_prompt_name": "query"})
+    )
+    encoder = SentenceEncoder.from_pretrained(folder)
+    export_encoder(encoder, tmp_path / "out", ["cpu"])
+    loaded = loader_of(tmp_path / "out")
+    for prompt in (None, "", "a b "):
+        np.testing.assert_allclose(
+            loaded.encode(TEXTS, prompt=prompt),
+            encoder.encode(TEXTS, prompt=prompt, on_overflow="ignore"),
+            atol=1e-5,
+        )
+    assert np.abs(loaded.encode(TEXTS) - loaded.encode(TEXTS, prompt="")).max() > 0.01
+    assert "puts 'the dog ' before every text" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_bfloat16_stays_bfloat16(bert_folder, tmp_path):

@@ -134,6 +134,13 @@ def test_the_prompts_of_a_folder_are_those_that_mteb_chooses(mini_bert, tmp_path
     ]:
         vectors = encoder.encode(batch, task_metadata=metadata, prompt_type=kind)
         np.testing.assert_allclose(vectors, mini_bert.encode([before + text]), atol=1e-5)
+    settings |= {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    for kind, before in [(PromptType.document, ""), (None, "query: ")]:  # as mteb's own wrapper
+        vectors = MTEBEncoder.from_pretrained(tmp_path).encode(
+            batch, task_metadata=retrieval, prompt_type=kind
+        )
+        np.testing.assert_allclose(vectors, mini_bert.encode([before + text]), atol=1e-5)
     assert encoder.mteb_model_meta.use_instructions
     plain = MTEBEncoder(mini_bert).mteb_model_meta
     assert not plain.use_instructions

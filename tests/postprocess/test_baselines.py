@@ -221,6 +221,8 @@ def test_log_prob_is_that_of_the_fitted_gaussian(kind):
     np.testing.assert_allclose(processor.log_prob(x), expected, rtol=1e-4)
     samples = processor.sample(jax.random.key(0), 20_000)
     np.testing.assert_allclose(np.cov(samples.T), cov, atol=0.05 * cov.max())
+    with pytest.raises(InputError, match=r"key must be one JAX random key.*not int"):
+        processor.sample(0, 3)
 
 
 @pytest.mark.parametrize("kind", ["natsv", "whitening-4", "whitening-half", "center"])

@@ -164,6 +164,23 @@ def test_a_clone_shares_nothing():
     np.testing.assert_array_equal(again.fit(rows()).transform(rows()).shape, (200, 4))
 
 
+def test_a_config_that_is_used_again_changes_no_fitted_flow(tmp_path):
+    """One config object changed for the next flow: the first one's variables run in its shape."""
+    config, train = FlowConfig(levels=1, depth=2, width=4), TrainConfig(steps=3, batch_size=8)
+    fitted = Flow(config, train=train).fit(rows())
+    imported = Flow.from_variables(config, fitted.variables, fitted.features)
+    expected = fitted.transform(rows())
+    config.depth, train.steps = 1, 4
+    for flow in (fitted, imported):
+        np.testing.assert_array_equal(flow.transform(rows()), expected)
+        np.testing.assert_allclose(
+            flow.pure().transform(flow.variables, rows().astype(np.float32)), expected, atol=1e-5
+        )
+    fitted.save(tmp_path)
+    np.testing.assert_array_equal(Flow.load(tmp_path).transform(rows()), expected)
+    assert Flow.load(tmp_path).train.steps == 3
+
+
 def test_changed_parameters_end_a_fit(tmp_path):
     """A folder that says k=3 of a map to two dimensions."""
     whitening = Whitening(k=2).fit(rows())
@@ -223,6 +240,14 @@ def test_only_what_has_a_density_has_a_score():
     np.testing.assert_array_equal(fitted.score_samples(rows()), fitted.log_prob(rows()))
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", [Standardize, lambda: Flow(TINY, train=SHORT)])
+def test_no_row_has_no_score(kind):
+    """NaN, and numpy's warning, as the score of a fold without rows."""
+    with pytest.raises(InputError, match=r"0 sample\(s\) \(shape=\(0, 6\)\).*no mean"):
+        kind().fit(rows()).score(rows()[:0])
+
+
 def test_columns_of_another_order_are_refused():
     """Dimensions that change places between two tables, without a word."""
     pandas = pytest.importorskip("pandas")
@@ -258,6 +283,22 @@ def test_inputs_of_all_forms_give_the_same_numbers():
     u[17, 2] = np.nan
     with pytest.raises(InputError, match="embedding row 17 is not finite"):
         Whitening().fit(pandas.DataFrame(u))
+
+
+@pytest.mark.parametrize("backend", ["numpy_nullable", "pyarrow"])
+def test_nullable_columns_are_numbers(backend):
+    """A table of pandas' nullable types is refused as one of Python objects."""
+    pandas = pytest.importorskip("pandas")
+    if backend == "pyarrow":
+        pytest.importorskip("pyarrow")
+    u = rows()
+    u[:, 0] = np.rint(u[:, 0])
+    table = pandas.DataFrame(u).convert_dtypes(dtype_backend=backend)
+    assert np.asarray(table).dtype == object
+    np.testing.assert_array_equal(Whitening().fit_transform(table), Whitening().fit_transform(u))
+    table.iloc[17, 2] = None
+    with pytest.raises(InputError, match="embedding row 17 is not finite"):
+        Whitening().fit(table)
 
 
 def test_scikit_learn_is_not_loaded_by_a_fit():
