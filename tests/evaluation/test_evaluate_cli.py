@@ -300,7 +300,7 @@ cli.run(lambda: print(config.value.seed))
         (["--config=good.py", "--config.seed=x"], 2, "--config.seed=x"),
         (["--config=missing.py"], 2, "missing.py"),
         (["--config=missing.py", "--config.seed=5"], 2, "missing.py"),
-        (["--config=."], 2, "Is a directory"),
+        (["--config=."], 2, "is a folder"),
         (["--config=good.py", "--config.train.steps.x=1"], 2, "train.steps.x"),
         (["--config=good.py", "--config.data.path.x=1"], 2, "--config.a.b=value"),
         (["--config=good.py", "--config.train.=1"], 2, "--config.train.=1: SyntaxError"),
