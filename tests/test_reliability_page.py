@@ -8,7 +8,7 @@ PAGE = (ROOT / "docs/reliability.md").read_text("utf-8")
 _NAMED = re.compile(r"^def (test_((?:[a-z]\d\d_)+)\w*)\(", re.MULTILINE)
 
 
-def tests_by_case() -> dict[str, set[tuple[str, str]]]:
+def named_in_code() -> dict[str, set[tuple[str, str]]]:
     """Return case -> (file, test) of every test whose name starts with the case."""
     found: dict[str, set[tuple[str, str]]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
@@ -33,5 +33,5 @@ def rows() -> dict[str, set[tuple[str, str]]]:
 
 def test_every_case_has_its_tests_and_no_other():
     """A test renamed or deleted, so that the page promises what nothing checks."""
-    assert rows() == tests_by_case()
+    assert rows() == named_in_code()
     assert len(rows()) == 40
