@@ -1,6 +1,6 @@
 """A flow on your own text: one sentence a line.
 
-    python train.py --config=configs/text.py --workdir=runs/mine \
+    python train.py --config=configs/text.py --workdir=runs/text \
         --config.encoder.path=FOLDER_OR_HUB_ID --config.data.path=sentences.txt
 """
 

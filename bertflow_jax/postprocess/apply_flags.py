@@ -1,13 +1,16 @@
 """Apply a saved post-processor: python -m bertflow_jax.postprocess apply --model=FOLDER ...
 
   python -m bertflow_jax.postprocess apply --model=whitening --input=vectors.npy \\
-      --output=white.npy --normalize
+      --output=white.npy
   python -m bertflow_jax.postprocess apply --model=whitening --input=white.npy --output=back.npy \\
       --inverse
+  python -m bertflow_jax.postprocess apply --model=whitening --input=vectors.npy \\
+      --output=unit.npy --normalize
 
-The model is a folder that `fit`, or `save` of any post-processor, wrote. A .parquet output keeps
-the other columns of a .parquet input. Memory is flat for any number of rows, and the output appears
-when it is complete.
+--inverse undoes apply without --normalize: lengths that were scaled away do not come back. The
+model is a folder that `fit`, or `save` of any post-processor, wrote. A .parquet output
+keeps the other columns of a .parquet input. Memory is flat for any number of rows, and the output
+appears when it is complete.
 """
 
 from absl import flags
