@@ -1,8 +1,6 @@
 """`Flow`: the method on any embeddings, without BERT."""
 
 import dataclasses
-import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +13,7 @@ from bertflow_jax.embedding_checks import check_embeddings, check_results
 from bertflow_jax.errors import CheckpointError
 from bertflow_jax.postprocess.base import PureTransform, normal_rows
 from bertflow_jax.postprocess.column_names import check_columns, column_names
+from bertflow_jax.postprocess.flow_functions import compiled_flow, loaded_glow, pure_flow
 from bertflow_jax.postprocess.hub_folder import HubFolder
 from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
 from bertflow_jax.postprocess.storage import DAMAGE, Folder
@@ -173,13 +172,13 @@ class Flow(HubFolder, SklearnApi):
         """
         variables, features = self._fitted()
         latents = normal_rows(key, n, features)
-        return np.asarray(_glow().bijector(self.config, variables, features).inverse(latents))
+        return np.asarray(loaded_glow().bijector(self.config, variables, features).inverse(latents))
 
     @property
     def distribution(self) -> Any:
         """The density over embeddings, a `distrax.Transformed`."""
         variables, features = self._fitted()
-        return _glow().distribution(self.config, variables, features)
+        return loaded_glow().distribution(self.config, variables, features)
 
     def save(self, folder: str | Path) -> None:
         """Write the fitted flow into a folder (safetensors and JSON, no pickle).
@@ -220,7 +219,9 @@ class Flow(HubFolder, SklearnApi):
                     f"levels={flow.config.levels} and depth={flow.config.depth} are more steps "
                     f"than {_FOLDER.arrays_name} has arrays"
                 )
-            expected = jax.eval_shape(lambda: _glow().init_variables(flow.config, features, 0))
+            expected = jax.eval_shape(
+                lambda: loaded_glow().init_variables(flow.config, features, 0)
+            )
         except DAMAGE as error:
             raise CheckpointError(f"{path}: not a readable flow ({error})") from error
         _FOLDER.check(path, described, flat, flax.traverse_util.flatten_dict(expected, sep="/"))
@@ -231,9 +232,7 @@ class Flow(HubFolder, SklearnApi):
     def pure(self) -> PureTransform:
         """Return `transform` as a pure function of the flow's variables."""
         variables, _ = self._fitted()
-        return PureTransform(
-            self.name, _pure("forward", dataclasses.astuple(self.config)), variables
-        )
+        return PureTransform(self.name, pure_flow("forward", self.config), variables)
 
     def _fitted(self) -> tuple[dict[str, Any], int]:
         if self._variables is None or self._features is None:
@@ -262,48 +261,3 @@ class Flow(HubFolder, SklearnApi):
             result = np.asarray(compiled(variables, padded))[: len(part)]
             parts.append(check_results(result, f"{what} of the flow", start))
         return np.concatenate(parts)
-
-
-def _glow() -> Any:
-    """Return `bertflow_jax.flow.glow`, loaded when it is first used.
-
-    distrax takes nearly as long to load as JAX itself, which a program that only encodes need not
-    wait for.
-    """
-    # The first use may be inside a traced function, and what modules define must not be traced.
-    with jax.ensure_compile_time_eval():
-        from bertflow_jax.flow import glow
-    return glow
-
-
-def _forward(config: FlowConfig, variables: Any, x: jax.Array) -> jax.Array:
-    return _glow().bijector(config, variables, x.shape[-1]).forward(x)
-
-
-def _inverse(config: FlowConfig, variables: Any, z: jax.Array) -> jax.Array:
-    return _glow().bijector(config, variables, z.shape[-1]).inverse(z)
-
-
-def _log_prob(config: FlowConfig, variables: Any, x: jax.Array) -> jax.Array:
-    return _glow().distribution(config, variables, x.shape[-1]).log_prob(x)
-
-
-_FUNCTIONS = {"forward": _forward, "inverse": _inverse, "log_prob": _log_prob}
-
-
-def compiled_flow(what: str, config: FlowConfig) -> Callable[[Any, Any], jax.Array]:
-    """Return the compiled `forward`, `inverse` or `log_prob` of (variables, rows float32[N, D]).
-
-    Flows of one config share it: in a process that fits or loads many, nothing is compiled again.
-    """
-    return _compiled(what, dataclasses.astuple(config))
-
-
-@functools.lru_cache(maxsize=64)
-def _pure(what: str, fields: tuple[Any, ...]) -> Callable[[Any, Any], jax.Array]:
-    return functools.partial(_FUNCTIONS[what], FlowConfig(*fields))
-
-
-@functools.lru_cache(maxsize=64)
-def _compiled(what: str, fields: tuple[Any, ...]) -> Callable[[Any, Any], jax.Array]:
-    return jax.jit(_pure(what, fields))

@@ -16,7 +16,7 @@ from bertflow_jax.data.text import TextCorpus, load_text
 from bertflow_jax.data.tfds_builders import PREFIX, tfds_folder
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.hub import MINI_BERT
-from bertflow_jax.errors import CheckpointError, ConfigError
+from bertflow_jax.errors import ConfigError
 from bertflow_jax.paths import user_path
 from bertflow_jax.scores import HELD_OUT, Score
 from bertflow_jax.supervision_config import comma_separated
@@ -38,6 +38,7 @@ from bertflow_jax.training.processes import (
     shared_workdir,
 )
 from bertflow_jax.training.profile import Profiler
+from bertflow_jax.training.resume import check_resume
 from bertflow_jax.training.steps import FitState
 from bertflow_jax.training.supervised_flow import FlowStart
 from bertflow_jax.workdir import check_inputs_outside
@@ -45,22 +46,6 @@ from bertflow_jax.workdir import check_inputs_outside
 _log = logging.getLogger(__name__)
 # Fewer, and a flow scored below the raw embeddings after twenty epochs.
 _FEW_SENTENCES = 500
-# What may differ from the checkpoint on --resume: how long, and how often to log and save. The
-# cache folder only says where embeddings are kept, the last ones how a step is run and watched.
-_MAY_DIFFER = {
-    "train.steps",
-    "train.epochs",
-    "train.log_every",
-    "train.eval_every",
-    "train.tensorboard",
-    "checkpoint.every",
-    "checkpoint.keep",
-    "checkpoint.keep_best",
-    "cache_dir",
-    "parallel",
-    "profile_steps",
-    "encoder.remat",
-}
 
 
 def train(
@@ -246,49 +231,6 @@ def embed_corpus(
         config.cache_dir,
     )
     return prepare_data(embeddings, rows, held_out=config.data.held_out, seed=config.seed)
-
-
-def check_resume(
-    store: CheckpointStore, config: Config, identity: dict[str, Any], manifest: dict[str, Any]
-) -> None:
-    """Compare the newest readable step with what is asked for now, before anything is embedded."""
-    records = store.newest_good(store.records)
-    step = records.state["step"]
-    # Fields that an older version did not have take their defaults.
-    stored = Config.from_dict(records.config).to_dict()
-    differences = [
-        f"{name}: {old!r} in the checkpoint, {new!r} now"
-        for name, old, new in _differences(stored, config.to_dict())
-        if name not in _MAY_DIFFER
-    ]
-    if differences:
-        raise ConfigError(
-            f"--resume: the config differs from checkpoint {step} of {store.place}: "
-            + "; ".join(differences)
-        )
-    check_same("encoder", records.encoder, identity, f"{store.place}/{step}")
-    check_same("text", records.manifest, manifest, f"{store.place}/{step}")
-
-
-def check_same(what: str, stored: dict[str, Any], found: dict[str, Any], where: str) -> None:
-    """Raise CheckpointError that lists how an identity differs from the stored one."""
-    # Where files lie is no part of what they are.
-    differences = [d for d in _differences(stored, found) if d[0] not in ("path", "source")]
-    if differences:
-        raise CheckpointError(
-            f"{where} belongs to another {what}: "
-            + "; ".join(f"{name} was {old!r}, is {new!r}" for name, old, new in differences)
-        )
-
-
-def _differences(old: Any, new: Any, name: str = "") -> list[tuple[str, Any, Any]]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        found = []
-        for key in sorted(set(old) | set(new)):
-            inner = f"{name}.{key}" if name else str(key)
-            found += _differences(old.get(key), new.get(key), inner)
-        return found
-    return [] if old == new else [(name, old, new)]
 
 
 def _start(config: Config, data: FitData) -> tuple[FitState, FlowStart]:

@@ -10,7 +10,7 @@ from bertflow_jax.config import Config
 from bertflow_jax.data.supervision import LabelledPairs
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.evaluation.metrics import correlation, cosine_similarity
-from bertflow_jax.postprocess.flow import compiled_flow
+from bertflow_jax.postprocess.flow_functions import compiled_flow
 from bertflow_jax.scores import is_better
 from bertflow_jax.training.supervised_losses import regression_loss, siamese_logits, siamese_loss
 from bertflow_jax.training.supervised_optimizer import join_params

@@ -26,7 +26,8 @@ from bertflow_jax.training.processes import (
     shared_workdir,
 )
 from bertflow_jax.training.profile import Profiler
-from bertflow_jax.training.run import absolute_paths, check_resume, load_encoder
+from bertflow_jax.training.resume import check_resume
+from bertflow_jax.training.run import absolute_paths, load_encoder
 from bertflow_jax.training.supervised_batches import PairBatches, choose_labelled
 from bertflow_jax.training.supervised_dev import BestDev, DevSet
 from bertflow_jax.training.supervised_loop import run_supervised

@@ -25,7 +25,8 @@ from bertflow_jax.config import (
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.errors import CheckpointError, ConfigError, WorkdirError
 from bertflow_jax.restore import load_run
-from bertflow_jax.training.run import check_resume, train
+from bertflow_jax.training.resume import check_resume
+from bertflow_jax.training.run import train
 from bertflow_jax.training.supervised_run import train_encoder
 
 NLI = [
