@@ -132,7 +132,7 @@ def _function(
     except ImportError as error:
         raise ConfigError(
             "jax.export writes and reads files with flatbuffers, which is not installed: pip "
-            "install 'bertflow_jax[export]', or pip install flatbuffers"
+            "install 'flatbuffers>=24,<26' (the extra export)"
         ) from error
     return (
         serialized,

@@ -31,7 +31,7 @@ try:
 except ImportError as error:
     raise MissingPackageError(
         f"bertflow_jax.integrations.mteb needs mteb 2.12 or later ({error}): "
-        "pip install 'bertflow_jax[mteb]', or pip install 'mteb>=2.12,<3'"
+        "pip install 'mteb>=2.12,<3' (the extra mteb)"
     ) from error
 
 _ORGANISATION = "bertflow_jax"

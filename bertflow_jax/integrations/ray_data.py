@@ -189,7 +189,6 @@ def import_ray() -> Any:
         import ray.data
     except ImportError as error:
         raise MissingPackageError(
-            f"this needs Ray Data ({error}): pip install 'bertflow_jax[ray]', or pip install "
-            "'ray[data]>=2.60,<2.64'"
+            f"this needs Ray Data ({error}): pip install 'ray[data]>=2.60,<2.64' (the extra ray)"
         ) from error
     return ray

@@ -156,8 +156,8 @@ def _google_storage(what: str) -> Any:
         from google.cloud import storage
     except ImportError as error:
         raise ConfigError(
-            f"{what} needs google-cloud-storage, which comes with the extra gcs: "
-            "pip install 'bertflow_jax[gcs]'"
+            f"{what} needs google-cloud-storage: pip install 'google-cloud-storage>=3.17,<4' (the "
+            "extra gcs)"
         ) from error
     return storage
 
