@@ -282,7 +282,9 @@ def test_encoders_that_cannot_be(tmp_path, monkeypatch):
 
 def test_without_ray(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"needs Ray Data.*pip install 'bertflow_jax\[ray\]'"):
+    with pytest.raises(
+        ConfigError, match=r"needs Ray Data.*pip install 'ray.data.>=2.60,<2.64' .the extra ray"
+    ):
         embed_dataset(None, "mini_bert")
 
 

@@ -130,7 +130,9 @@ def test_no_credentials(monkeypatch, tmp_path):
 def test_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "google.cloud.storage", None)
     monkeypatch.delattr("google.cloud.storage")
-    with pytest.raises(ConfigError, match=r"pip install 'bertflow_jax\[gcs\]'"):
+    with pytest.raises(
+        ConfigError, match=r"pip install 'google-cloud-storage>=3.17,<4' .the extra gcs"
+    ):
         prepare_workdir("gs://bucket/run", resume=False, overwrite=False)
 
 
