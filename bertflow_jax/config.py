@@ -270,13 +270,8 @@ class Config:
         check_choice("objective", self.objective, OBJECTIVES)
         check_choice("parallel", self.parallel, PARALLEL)
         parse_profile_steps(self.profile_steps, "profile_steps")
-        blank = bool(self.cache_dir) and not self.cache_dir.strip()
-        require(
-            not blank,
-            "cache_dir",
-            self.cache_dir,
-            "must not be blank",
-        )
+        given = not self.cache_dir or bool(self.cache_dir.strip())
+        require(given, "cache_dir", self.cache_dir, "must not be blank")
         for part in (self.encoder, self.flow, self.data, self.train, self.checkpoint):
             part.validate()
         self.supervision.validate()

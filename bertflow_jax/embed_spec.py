@@ -11,7 +11,7 @@ from bertflow_jax.data.rows import RowFile
 from bertflow_jax.data.tokens import OVERFLOW
 from bertflow_jax.embed_parts import INDEX, LOCK, partial_folder
 from bertflow_jax.errors import ConfigError, InputError, WorkdirError
-from bertflow_jax.paths import file_kind, user_path
+from bertflow_jax.paths import file_kind, output_path
 from bertflow_jax.workdir import prepare_output
 
 # What a job writes into a folder of parts, temporary files and locks too.
@@ -50,11 +50,7 @@ class EmbedJob:
             raise InputError(f"rows={self.rows!r}: must be what open_rows returns")
         if not str(self.output).strip():
             raise ConfigError("--output is blank; name a .npy or .parquet file, or a folder")
-        if "://" in str(self.output):  # a Path would make a local folder "gs:" of it
-            raise WorkdirError(
-                f"--output={self.output} is no file of this machine, and no other is written"
-            )
-        object.__setattr__(self, "output", user_path(self.output, "--output"))
+        object.__setattr__(self, "output", output_path(self.output, "--output"))
 
     @property
     def in_parts(self) -> bool:

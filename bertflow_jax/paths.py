@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from bertflow_jax.errors import ConfigError
+from bertflow_jax.errors import ConfigError, WorkdirError
 
 
 def user_path(path: str | os.PathLike[str], name: str) -> Path:
@@ -52,6 +52,18 @@ def file_kind(path: Path) -> str:
     if stat.S_ISDIR(mode):
         return "folder"
     return "file" if stat.S_ISREG(mode) else "other"
+
+
+def output_path(path: str | os.PathLike[str], name: str) -> Path:
+    """Return `user_path` of what is to be written; a Path would make a local folder "gs:" of a URL.
+
+    Raises:
+      WorkdirError: an address.
+      ConfigError: as `user_path`.
+    """
+    if "://" in str(path):
+        raise WorkdirError(f"{name}={path} is no file of this machine, and no other is written")
+    return user_path(path, name)
 
 
 def is_device(path: Path) -> bool:

@@ -57,6 +57,15 @@ def _no_ray_left():
     signal.signal(signal.SIGTERM, before)
 
 
+@pytest.fixture
+def no_compilation_cache():
+    """Let `use_compilation_cache` find none chosen."""
+    kept = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    yield
+    jax.config.update("jax_compilation_cache_dir", kept)
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Folder of reference data beside the repository; tests that need it skip without it."""

@@ -42,17 +42,12 @@ def homeless(monkeypatch):
     monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])
 
 
-def test_a_user_without_a_home_folder(homeless, caplog, tmp_path):
+def test_a_user_without_a_home_folder(homeless, caplog, tmp_path, no_compilation_cache):
     """RuntimeError from pathlib before the first text was embedded, and with --overwrite."""
     with pytest.raises(ConfigError, match="set XDG_CACHE_HOME"):
         default_cache_dir()
-    kept = jax.config.jax_compilation_cache_dir
-    jax.config.update("jax_compilation_cache_dir", None)
-    try:
-        use_compilation_cache()
-        assert jax.config.jax_compilation_cache_dir is None
-    finally:
-        jax.config.update("jax_compilation_cache_dir", kept)
+    use_compilation_cache()
+    assert jax.config.jax_compilation_cache_dir is None
     assert "compiled programs are not kept" in caplog.text
     (tmp_path / "file").write_text("x")
     assert prepare_workdir(tmp_path, resume=False, overwrite=True) == tmp_path

@@ -16,7 +16,7 @@ from bertflow_jax.encoder.folder import OWN_SETTINGS, read_modules
 from bertflow_jax.errors import ConfigError, InputError
 
 _FILE = "config_sentence_transformers.json"
-ALWAYS = ("query", "document")  # prompts that sentence-transformers knows as "" in every folder
+_ALWAYS = ("query", "document")  # prompts that sentence-transformers knows as "" in every folder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +35,11 @@ class Usage:
     similarity: str | None = None
     include_prompt: bool = True
 
+    @property
+    def known_prompts(self) -> dict[str, str]:
+        """The prompts with those that every folder has, "" where it names none."""
+        return {**dict.fromkeys(_ALWAYS, ""), **self.prompts}
+
     def prompt(self, text: str | None = None, name: str | None = None) -> str:
         """Return what goes before the texts: `text`, or the prompt of that name, or the default.
 
@@ -47,7 +52,7 @@ class Usage:
         for value, what in ((text, "prompt"), (name, "prompt_name")):
             if value is not None and not isinstance(value, str):
                 raise InputError(f"{what}={value!r}: must be a str")
-        known = {**dict.fromkeys(ALWAYS, ""), **self.prompts}
+        known = self.known_prompts
         name = self.default_prompt_name if name is None else name
         if text is None and name is not None and name not in known:
             raise InputError(
@@ -88,7 +93,7 @@ def read_usage(folder: Path) -> Usage:
         raise ConfigError(f"{path}: prompts must be an object, name -> text")
     prompts = {name: text or "" for name, text in prompts.items()}
     default = _text(fields, "default_prompt_name", path)
-    if default is not None and default not in (*prompts, *ALWAYS):
+    if default is not None and default not in (*prompts, *_ALWAYS):
         raise ConfigError(f"{path}: default_prompt_name={default!r} is not among the prompts")
     similarity = _text(fields, "similarity_fn_name", path)
     if fields.get("truncate_dim") is not None:

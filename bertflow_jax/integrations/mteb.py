@@ -22,7 +22,6 @@ import numpy as np
 from bertflow_jax.checks import check_count
 from bertflow_jax.data.tokens import check_text, iter_texts
 from bertflow_jax.embed import SentenceEncoder
-from bertflow_jax.encoder.usage import ALWAYS
 from bertflow_jax.errors import ConfigError, InputError, MissingPackageError
 
 try:
@@ -93,8 +92,7 @@ class MTEBEncoder(AbsEncoder):
         prompts = {name: text for name, text in encoder.encoder.usage.prompts.items() if text}
         # With those that sentence-transformers knows in every folder: a document of a folder that
         # names a default prompt and none for documents has no prompt there, and so none here.
-        known = {**dict.fromkeys(ALWAYS, ""), **encoder.encoder.usage.prompts}
-        self.model_prompts = known if prompts else None
+        self.model_prompts = encoder.encoder.usage.known_prompts if prompts else None
         self.mteb_model_meta = ModelMeta(
             **_of_this_version(
                 {

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bertflow_jax.errors import DataError, InputError, WorkdirError
-from bertflow_jax.paths import user_path
+from bertflow_jax.errors import DataError, InputError
+from bertflow_jax.paths import output_path, user_path
 from bertflow_jax.postprocess.vector_files import VectorFile, open_vectors
 from bertflow_jax.postprocess.vector_output import check_output, vector_writer
 from bertflow_jax.progress import progress_bar
@@ -47,11 +47,7 @@ def run_apply(options: ApplyOptions, *, progress: bool = False) -> tuple[int, in
         a row that cannot be mapped, with file and row.
     """
     vectors = open_vectors(user_path(options.input, "--input"), options.column)
-    if "://" in str(options.output):  # a Path would make a local folder "gs:" of it
-        raise WorkdirError(
-            f"--output={options.output} is no file of this machine, and no other is written"
-        )
-    output = user_path(options.output, "--output")
+    output = output_path(options.output, "--output")
     check_output(output, vectors)
     # Imported here so that a wrong file is reported without the seconds that loading JAX takes.
     from bertflow_jax.postprocess.kinds import load

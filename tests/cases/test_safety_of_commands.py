@@ -163,19 +163,16 @@ def test_a_cache_of_another_user_is_refused():
             os.seteuid(0)
 
 
-def test_programs_that_others_could_write_are_not_run(tmp_path, monkeypatch, caplog):
+def test_programs_that_others_could_write_are_not_run(
+    tmp_path, monkeypatch, caplog, no_compilation_cache
+):
     """What lies in the cache of compiled programs is run as it is."""
     folder = tmp_path / "programs"
     folder.mkdir()
     folder.chmod(0o777)
     monkeypatch.setenv("BERTFLOW_COMPILATION_CACHE", str(folder))
-    kept = jax.config.jax_compilation_cache_dir
-    jax.config.update("jax_compilation_cache_dir", None)
-    try:
-        use_compilation_cache()
-        assert jax.config.jax_compilation_cache_dir is None
-    finally:
-        jax.config.update("jax_compilation_cache_dir", kept)
+    use_compilation_cache()
+    assert jax.config.jax_compilation_cache_dir is None
     assert "are not used: every user of this machine can write there" in caplog.text
 
 
