@@ -17,6 +17,12 @@ The paper's analyses beside the scores:
 Writes results.json, table.md, table.tex and report.html and prints a table.
 """
 
+# Before the imports, which take seconds: Ctrl-C is heeded without them.
+from bertflow_jax.interrupt import end_at_once
+
+if __name__ == "__main__":
+    end_at_once()
+
 from typing import Any
 
 from absl import flags

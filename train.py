@@ -5,6 +5,12 @@ Any field of the config is a flag: --config.train.steps=100 --config.encoder.poo
 bertflow_jax/config.py lists and explains them.
 """
 
+# Before the imports, which take seconds: Ctrl-C is heeded without them.
+from bertflow_jax.interrupt import end_at_once
+
+if __name__ == "__main__":
+    end_at_once()
+
 from absl import flags
 from ml_collections import config_flags
 

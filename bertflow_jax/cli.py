@@ -25,7 +25,14 @@ from absl import app, flags
 
 from bertflow_jax.config import Config, field_names
 from bertflow_jax.errors import BertFlowError, ProcessLostError
-from bertflow_jax.interrupt import Preempted, heeded, was_pressed
+from bertflow_jax.interrupt import (
+    Preempted,
+    Terminated,
+    die_terminated,
+    heeded,
+    was_pressed,
+    was_terminated,
+)
 from bertflow_jax.streams import steady_streams
 from bertflow_jax.version import __version__
 from bertflow_jax.workdir import folders_undone
@@ -101,7 +108,9 @@ def _call(main: Callable[[], None]) -> int:
     except BaseException as error:
         if isinstance(error, Preempted):
             _end_stopped("stopped by SIGTERM", _EX_TEMPFAIL)
-        # Inside an import Ctrl-C can come out as an ImportError.
+        # Inside an import Ctrl-C and SIGTERM can come out as an ImportError.
+        if isinstance(error, Terminated) or was_terminated():
+            die_terminated()
         if isinstance(error, KeyboardInterrupt) or was_pressed():
             _end_stopped("interrupted", 130)
         return _fail(error)

@@ -18,7 +18,7 @@ if __name__ == "__main__":
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from bertflow_jax.progress import text_progress_bar
 from bertflow_jax.st_arguments import ResultForm, sentence_transformers_names
 from bertflow_jax.st_interface import SentenceTransformersInterface
 from bertflow_jax.workdir import prepare_output
+
+if TYPE_CHECKING:
+    from bertflow_jax.integrations.model_card import Card
 
 
 class SentenceEncoder(SentenceTransformersInterface, HubInterface):
@@ -307,12 +310,19 @@ class SentenceEncoder(SentenceTransformersInterface, HubInterface):
             after = {"name": self._postprocess.name, "sha256": digest}
         return {**self.identity(), "postprocess": after}
 
-    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+    def save_pretrained(
+        self, folder: str | os.PathLike[str], *, card: "Card | None" = None
+    ) -> None:
         """Write the encoder in Hugging Face layout, with all that decides its vectors.
 
         `from_pretrained(folder)` gives the same vectors, and so does sentence-transformers, whose
         modules say pooling, normalisation and post-processor. Those it has not (several layers, a
         flow) are code in the folder that it runs with trust_remote_code=True; README.md tells.
+        An older save in the folder is replaced once this one is complete.
+
+        Args:
+          folder: made where it is not there.
+          card: of README.md; None writes one only where there is such code.
 
         Raises:
           InputError: the post-processor was fitted anew since it was handed to with_postprocess.
@@ -322,7 +332,7 @@ class SentenceEncoder(SentenceTransformersInterface, HubInterface):
 
         if self._postprocess is not None:
             check_unchanged(self._postprocess, self.processor)
-        save_folder(self.encoder, self.processor, prepare_output(folder, "folder"))
+        save_folder(self.encoder, self.processor, prepare_output(folder, "folder"), card)
 
     def _limit(self, max_length: int) -> None:
         tokenizer = self.encoder.tokenizer.limited(

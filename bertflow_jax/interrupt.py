@@ -1,7 +1,8 @@
 """Ctrl-C and SIGTERM: never swallowed, and at a place where no rows or steps are lost.
 
-SIGTERM is how a scheduler tells that the machine is wanted elsewhere. Where nothing is at stake
-(loading, embedding) it ends the process as ever, which a shell sees as exit code 143.
+SIGTERM is how a scheduler tells that the machine is wanted elsewhere. Where there is nothing to
+save, a command tidies up like after Ctrl-C (temporary files, processes of its own) and then dies of
+it, which a shell sees as exit code 143.
 """
 
 import contextlib
@@ -11,15 +12,21 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
-_AGAIN = 0.05  # seconds after which a Ctrl-C that was swallowed is sent again
+_AGAIN = 0.05  # seconds after which a signal that was swallowed is sent again
+_PATIENCE = 10  # seconds in which SIGTERM must get through to Python, as it cannot in a device call
 _pressed = threading.Event()
+_terminated = threading.Event()
 _command = threading.Event()  # set inside `heeded`
 
 
 class Preempted(KeyboardInterrupt):
-    """SIGTERM came; like Ctrl-C it passes every `except Exception`."""
+    """SIGTERM came and all is saved; like Ctrl-C it passes every `except Exception`."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came where there is nothing to save."""
 
 
 class Interrupt:
@@ -51,10 +58,13 @@ class Interrupt:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupt":
-        self.requested = _pressed.is_set()  # where a library has caught it
+        # Where a library has caught it.
+        self.terminated = _terminated.is_set()
+        self.requested = self.terminated or _pressed.is_set()
         if threading.current_thread() is threading.main_thread():
             self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._handle)
-            if self._preemptible and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            free = signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, _terminate)
+            if self._preemptible and free:
                 self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._handle)
         return self
 
@@ -98,49 +108,128 @@ def _end(number: int, frame: object) -> None:
 
 
 @contextlib.contextmanager
-def heeded() -> Iterator[None]:
-    """Let no Ctrl-C be swallowed, for the time of a command.
+def held() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait to the end of a few short steps that belong together.
 
-    Where Python cannot raise it (in a callback of the garbage collector, in a `__del__`) it prints
-    "Exception ignored in" and goes on; here the signal is then sent once more.
+    For files that change places, or one that is made and noted down: what the signals would cut in
+    two. Other threads than the main one are never cut, and nothing is done there.
     """
-    hook, before = sys.unraisablehook, signal.getsignal(signal.SIGINT)
+    came: list[int] = []
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for kind in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(kind) not in (signal.SIG_IGN, None):
+                before[kind] = signal.signal(kind, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in reversed(before.items()):
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
 
-    tasks = logging.getLogger("asyncio")
 
-    def press(number: int, frame: object) -> None:
-        _pressed.set()
-        # A checkpoint that is being read or written leaves tasks behind, told of with tracebacks.
-        tasks.disabled = True
-        raise KeyboardInterrupt
+@contextlib.contextmanager
+def handlers_kept() -> Iterator[None]:
+    """Put back the handlers of Ctrl-C and SIGTERM that a library replaces inside."""
+    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def heeded() -> Iterator[None]:
+    """Let no Ctrl-C and no SIGTERM be swallowed, for the time of a command.
+
+    Where Python cannot raise them (in a callback of the garbage collector, in a `__del__`) it
+    prints "Exception ignored in" and goes on; here the signal is then sent once more.
+    """
+    hook = sys.unraisablehook
 
     def send_again(unraisable: Any) -> None:
-        if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            threading.Timer(_AGAIN, os.kill, (os.getpid(), signal.SIGINT)).start()
-        else:
+        number = signal.SIGINT
+        if issubclass(unraisable.exc_type, Terminated):
+            _terminated.clear()
+            number = signal.SIGTERM
+        elif not issubclass(unraisable.exc_type, KeyboardInterrupt):
             hook(unraisable)
+            return
+        threading.Timer(_AGAIN, os.kill, (os.getpid(), number)).start()
 
-    # A process started in the background ignores Ctrl-C, which is meant for another one.
-    ours = before in (signal.default_int_handler, _end)
-    terminate = signal.getsignal(signal.SIGTERM)
     _pressed.clear()
+    _terminated.clear()
     _command.set()
     sys.unraisablehook = send_again
     try:
-        if ours:
-            signal.signal(signal.SIGINT, press)
-        yield
+        with handlers_kept(), _watched():
+            # A process started in the background ignores Ctrl-C, which is meant for another one.
+            if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _end):
+                signal.signal(signal.SIGINT, _press)
+            if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+                signal.signal(signal.SIGTERM, _terminate)
+            yield
     finally:
         _command.clear()
-        tasks.disabled = False
+        logging.getLogger("asyncio").disabled = False
         sys.unraisablehook = hook
-        if ours:
-            signal.signal(signal.SIGINT, before)
-        if signal.getsignal(signal.SIGTERM) is not terminate:
-            signal.signal(signal.SIGTERM, terminate)
         _pressed.clear()
+        _terminated.clear()
+
+
+def _press(number: int, frame: object) -> None:
+    _pressed.set()
+    # A checkpoint that is being read or written leaves tasks behind, told of with tracebacks.
+    logging.getLogger("asyncio").disabled = True
+    raise KeyboardInterrupt
+
+
+def _terminate(number: int, frame: object) -> None:
+    # Schedulers send several; the second one must not cut short what tidies up after the first.
+    if not _terminated.is_set():
+        _terminated.set()
+        logging.getLogger("asyncio").disabled = True
+        raise Terminated
+
+
+@contextlib.contextmanager
+def _watched() -> Iterator[None]:
+    """End the process where SIGTERM does not get through, as while it waits for other processes."""
+    seen, told = os.pipe()
+    os.set_blocking(told, False)
+    before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(seen,), daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(told)
+
+
+def _watch(seen: int) -> None:
+    while number := os.read(seen, 1):
+        if number[0] != signal.SIGTERM or _terminated.wait(_PATIENCE):
+            continue
+        if signal.getsignal(signal.SIGTERM) is _terminate:  # else somebody saves, or holds it
+            os._exit(128 + signal.SIGTERM)
+    os.close(seen)
 
 
 def was_pressed() -> bool:
     """Whether Ctrl-C was pressed inside `heeded`."""
     return _pressed.is_set()
+
+
+def was_terminated() -> bool:
+    """Whether SIGTERM came inside `heeded`, with nothing to save."""
+    return _terminated.is_set()
+
+
+def die_terminated() -> NoReturn:
+    """Die of SIGTERM, as if nobody had caught it."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGTERM)
+    raise AssertionError("SIGTERM ends the process")

@@ -10,6 +10,12 @@ What would be uploaded, without uploading it:
 The token is taken from HF_TOKEN, or from `hf auth login`; it needs write access.
 """
 
+# Before the imports, which take seconds: Ctrl-C is heeded without them.
+from bertflow_jax.interrupt import end_at_once
+
+if __name__ == "__main__":
+    end_at_once()
+
 import logging
 import os
 from collections.abc import Mapping

@@ -9,6 +9,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from bertflow_jax.errors import WorkdirError
+from bertflow_jax.interrupt import held
 from bertflow_jax.workdir import share
 
 
@@ -27,10 +28,13 @@ def write_safetensors(
     """
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
-        save_file({n: np.ascontiguousarray(a) for n, a in arrays.items()}, unfinished, metadata)
-        share(unfinished)
-        os.replace(unfinished, path)
+        with held():  # safetensors writes in one call, in which a signal would wait anyway
+            try:
+                whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+                save_file(whole, unfinished, metadata)
+                share(unfinished)
+                os.replace(unfinished, path)
+            finally:
+                unfinished.unlink(missing_ok=True)
     except (OSError, SafetensorError) as error:
         raise WorkdirError(f"{path} cannot be written: {error}") from error
-    finally:
-        unfinished.unlink(missing_ok=True)

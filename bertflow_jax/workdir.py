@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bertflow_jax.errors import ConfigError, WorkdirError
+from bertflow_jax.interrupt import held
 from bertflow_jax.paths import user_path
 from bertflow_jax.remote.address import Address, remote_address
 
@@ -214,12 +215,13 @@ def write_text(path: Path, text: str) -> None:
     """
     temporary = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        # In JSON the escape that this makes of a surrogate means that surrogate.
-        with os.fdopen(handle, "w", -1, "utf-8", "backslashreplace", "\n") as file:
-            file.write(text)
-        share(Path(temporary))
-        os.replace(temporary, path)
+        with held():
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+            # In JSON the escape that this makes of a surrogate means that surrogate.
+            with os.fdopen(handle, "w", -1, "utf-8", "backslashreplace", "\n") as file:
+                file.write(text)
+            share(Path(temporary))
+            os.replace(temporary, path)
     except OSError as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)

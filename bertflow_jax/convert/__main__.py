@@ -11,6 +11,12 @@ source holds. Every tensor of the source is used or left out for a stated reason
 an error. TensorFlow is not needed; PyTorch is, for the port's file.
 """
 
+# Before the imports, which take seconds: Ctrl-C is heeded without them.
+from bertflow_jax.interrupt import end_at_once
+
+if __name__ == "__main__":
+    end_at_once()
+
 from typing import Any
 
 from absl import flags

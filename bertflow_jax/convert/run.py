@@ -22,6 +22,7 @@ from bertflow_jax.encoder.pretrained import Encoder, save_encoder
 from bertflow_jax.errors import ConfigError, DataNotFoundError, WorkdirError
 from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.flow import Flow
+from bertflow_jax.staging import files_together
 from bertflow_jax.workdir import prepare_output
 
 RECORD = "import.json"
@@ -102,17 +103,18 @@ def run_convert(options: ConvertOptions) -> Imported:
         if (output / name).exists():
             raise WorkdirError(f"--output={options.output} already holds {name}: name a new folder")
     imported = _import_port(options) if options.flow is not None else _import_tf1(options)
-    if imported.flow is not None:
-        imported.flow.save(output / "flow")
-    if imported.encoder is not None:
-        save_encoder(imported.encoder, output / "encoder")
     record = {
         "source": str(imported.source.absolute()),
         "kind": imported.kind,
         "used": imported.used,
         "left_out": imported.left_out,
     }
-    write_json(output / RECORD, record)
+    with files_together(output) as new:
+        if imported.flow is not None:
+            imported.flow.save(new / "flow")
+        if imported.encoder is not None:
+            save_encoder(imported.encoder, new / "encoder")
+        write_json(new / RECORD, record)
     _print(imported, output)
     return imported
 

@@ -21,6 +21,7 @@ import numpy as np
 from bertflow_jax import distributed
 from bertflow_jax.data.npy_files import NPY_DAMAGE
 from bertflow_jax.errors import WorkdirError
+from bertflow_jax.interrupt import held
 from bertflow_jax.paths import default_cache_dir, open_to_others, user_path
 from bertflow_jax.workdir import prepare_output
 
@@ -126,11 +127,12 @@ def _write(entry: Path, embeddings: np.ndarray) -> None:
         (entry, raw),
         (entry.with_suffix(".sha256"), hashlib.sha256(raw).hexdigest().encode()),
     ):
-        handle, temporary = tempfile.mkstemp(dir=entry.parent, prefix=".tmp-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.replace(temporary, path)
-        except OSError:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        with held():
+            handle, temporary = tempfile.mkstemp(dir=entry.parent, prefix=".tmp-")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(content)
+                os.replace(temporary, path)
+            except OSError:
+                Path(temporary).unlink(missing_ok=True)
+                raise

@@ -9,6 +9,12 @@ all is well; 2: something is to be mended, listed at the end. Nothing is downloa
 is what to add to a report of a bug.
 """
 
+# Before the imports, which take seconds: Ctrl-C is heeded without them.
+from bertflow_jax.interrupt import end_at_once
+
+if __name__ == "__main__":
+    end_at_once()
+
 import dataclasses
 import json
 

@@ -12,6 +12,12 @@ The folder holds the function for every platform of --platforms (no such device 
 parameters, the tokenizer and the loader; its README.md explains them.
 """
 
+# Before the imports, which take seconds: Ctrl-C is heeded without them.
+from bertflow_jax.interrupt import end_at_once
+
+if __name__ == "__main__":
+    end_at_once()
+
 from absl import flags
 
 from bertflow_jax import cli, model_flags

@@ -22,7 +22,6 @@ import logging
 import os
 import platform
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,12 +36,12 @@ from bertflow_jax.checks import check_switch
 from bertflow_jax.data.json_files import write_json
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.embedding import unit_length
-from bertflow_jax.errors import ConfigError, InputError, WorkdirError
+from bertflow_jax.errors import ConfigError, InputError
 from bertflow_jax.export.places import PLATFORMS, check_platforms, place_of
 from bertflow_jax.export.readme import readme
+from bertflow_jax.staging import whole_folder
 from bertflow_jax.training.supervised_optimizer import split_params
 from bertflow_jax.version import __version__
-from bertflow_jax.workdir import share
 
 _log = logging.getLogger(__name__)
 MULTIPLE = 16  # T is a multiple: `encoder.layers` reduces 16 numbers at a time on a CPU
@@ -88,7 +87,7 @@ def export_encoder(
     encoder.encoder.usage.prompt()  # refused before anything is compiled
     target = place_of(folder)
     serialized, params, described = _function(encoder, platforms, normalize)
-    with _whole_folder(target) as new:
+    with whole_folder(target) as new:
         (new / "embed.jaxexport").write_bytes(serialized)
         arrays: dict[str, Any] = params
         np.savez(new / "params.npz", **arrays)
@@ -183,23 +182,6 @@ def _digest(path: Path) -> dict[str, Any]:
             "bytes": path.stat().st_size,
             "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
         }
-
-
-@contextlib.contextmanager
-def _whole_folder(target: Path) -> Iterator[Path]:
-    """Yield a new folder that takes the target's place at the end; on any error it is deleted."""
-    try:
-        new = Path(tempfile.mkdtemp(prefix=f".{target.name}.unfinished-", dir=target.parent))
-    except OSError as error:
-        raise WorkdirError(f"{target.parent} cannot be written: {error.strerror}") from error
-    try:
-        yield new
-        share(new)
-        os.rename(new, target)  # an empty folder gives way
-    except OSError as error:
-        raise WorkdirError(f"{target} cannot be written: {error}") from error
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
 
 
 def _check(

@@ -105,11 +105,8 @@ def write_encoder(encoder: "SentenceEncoder", folder: str | os.PathLike[str], ca
     Raises:
       InputError, WorkdirError: as `SentenceEncoder.save_pretrained`.
     """
-    from bertflow_jax.integrations.sentence_transformers import code_of
-
     path = prepare_output(os.fspath(folder), "folder")
-    encoder.save_pretrained(path)
-    write_card(path, card, code_of(path))
+    encoder.save_pretrained(path, card=card)
     return path
 
 

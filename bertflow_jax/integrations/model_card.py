@@ -200,9 +200,14 @@ def write_card(folder: Path, card: Card, code: Sequence[str] = ()) -> None:
     Raises:
       WorkdirError: it cannot be written.
     """
+    if not has_other_card(folder):
+        write_text(folder / CARD, make_card(card, code))
+
+
+def has_other_card(folder: Path) -> bool:
+    """Whether a folder has a README.md that somebody else wrote; raises OSError."""
     path = folder / CARD
-    if not path.exists() or is_ours(path.read_text("utf-8", "replace")):
-        write_text(path, make_card(card, code))
+    return path.exists() and not is_ours(path.read_text("utf-8", "replace"))
 
 
 def remove_card(folder: Path) -> None:

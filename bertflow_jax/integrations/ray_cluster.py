@@ -8,6 +8,7 @@ from typing import Any
 
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.integrations.ray_data import Workers, import_ray
+from bertflow_jax.interrupt import handlers_kept
 
 _log = logging.getLogger(__name__)
 _LOCAL = "local"
@@ -34,10 +35,14 @@ def cluster(address: str) -> Iterator[Any]:
     address = address or os.environ.get("RAY_ADDRESS", "") or _LOCAL
     here = {"include_dashboard": False} if address == _LOCAL else {}
     try:
-        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **here)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ConfigError(f"--address={address}: no Ray cluster answers there: {error}") from error
-    try:
+        try:
+            # Ray's own handler of SIGTERM ends a program with exit code 15.
+            with handlers_kept():
+                ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **here)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise ConfigError(
+                f"--address={address}: no Ray cluster answers there: {error}"
+            ) from error
         yield ray
     finally:
         ray.shutdown()

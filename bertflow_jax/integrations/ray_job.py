@@ -18,7 +18,7 @@ from bertflow_jax.integrations.ray_cluster import cluster, fitted, quiet
 from bertflow_jax.integrations.ray_data import map_encoder
 from bertflow_jax.integrations.ray_inputs import InputFile, find_inputs, open_place
 from bertflow_jax.integrations.ray_manifest import check_output, take_over
-from bertflow_jax.integrations.ray_outputs import LOCK, Store, gaps
+from bertflow_jax.integrations.ray_outputs import LOCK, Store, gaps, remove_temporaries
 from bertflow_jax.integrations.ray_spec import RayJob, check_apart
 from bertflow_jax.integrations.ray_stages import (
     EmbedRows,
@@ -69,7 +69,13 @@ def run_ray_job(job: RayJob, *, progress: bool = False) -> Counts:
     kept = job.kept(schema)
     check_apart(source, target, files)
     found = check_output(target)
-    with _lock(target), cluster(job.address) as ray, quiet(ray), _plain_errors(ray):
+    with (
+        _lock(target),
+        _swept(target),
+        cluster(job.address) as ray,
+        quiet(ray),
+        _plain_errors(ray),
+    ):
         task = ray.remote(num_cpus=0, max_calls=1, max_retries=0)(describe_encoder)
         described = ray.get(task.remote(job.spec.absolute()))
         made_by = {
@@ -93,6 +99,16 @@ def _lock(target: Any) -> Iterator[None]:
     folder = prepare_output(target.path)
     with sole_writer(folder / LOCK, f"--output={target.given}"):
         yield
+
+
+@contextlib.contextmanager
+def _swept(target: Any) -> Iterator[None]:
+    """Delete what workers that a stop has ended left half written; whole pieces stay."""
+    try:
+        yield
+    except BaseException:
+        remove_temporaries(target)
+        raise
 
 
 @contextlib.contextmanager

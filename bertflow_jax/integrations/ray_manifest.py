@@ -6,6 +6,7 @@ from typing import Any
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.integrations.ray_inputs import InputFile, Place, reach
 from bertflow_jax.integrations.ray_outputs import LOCK, MANIFEST, PIECES, Store
+from bertflow_jax.interrupt import held
 
 _FORMAT = 1  # raised when what a job writes has another form
 
@@ -93,9 +94,10 @@ def _read(place: Place) -> dict[str, Any]:
 def _write(place: Place, content: dict[str, Any]) -> None:
     temporary, path = f"{place.path}/.{MANIFEST}", f"{place.path}/{MANIFEST}"
     try:
-        place.filesystem.create_dir(place.path)
-        with place.filesystem.open_output_stream(temporary) as file:
-            file.write((json.dumps(content, indent=1) + "\n").encode())
-        place.filesystem.move(temporary, path)
+        with held():
+            place.filesystem.create_dir(place.path)
+            with place.filesystem.open_output_stream(temporary) as file:
+                file.write((json.dumps(content, indent=1) + "\n").encode())
+            place.filesystem.move(temporary, path)
     except OSError as error:
         raise WorkdirError(f"--output={place.given} cannot be written: {error}") from error

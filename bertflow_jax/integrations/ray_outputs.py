@@ -178,13 +178,20 @@ class Store:
         """Delete the folder of pieces, once none is needed, and what killed writers left."""
         from pyarrow import fs
 
-        selector = fs.FileSelector(self.place.path, allow_not_found=True, recursive=True)
-        for info in self.place.filesystem.get_file_info(selector):
-            if info.type == fs.FileType.File and _TEMPORARY.fullmatch(info.base_name):
-                self.place.filesystem.delete_file(info.path)
+        remove_temporaries(self.place)
         folder = f"{self.place.path}/{PIECES}"
         if self.place.filesystem.get_file_info(folder).type == fs.FileType.Directory:
             self.place.filesystem.delete_dir(folder)
+
+
+def remove_temporaries(place: Place) -> None:
+    """Delete what writers that were killed have left below an output folder."""
+    from pyarrow import fs
+
+    selector = fs.FileSelector(place.path, allow_not_found=True, recursive=True)
+    for info in place.filesystem.get_file_info(selector):
+        if info.type == fs.FileType.File and _TEMPORARY.fullmatch(info.base_name):
+            place.filesystem.delete_file(info.path)
 
 
 def gaps(pieces: list[Piece], rows: int) -> list[tuple[int, int]]:

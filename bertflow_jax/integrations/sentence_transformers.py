@@ -38,19 +38,30 @@ from bertflow_jax.errors import (
     InputError,
     WorkdirError,
 )
-from bertflow_jax.integrations.folder_names import CODE
-from bertflow_jax.integrations.model_card import Card, remove_card, write_card
+from bertflow_jax.integrations.folder_names import CARD, CODE
+from bertflow_jax.integrations.model_card import Card, has_other_card, remove_card, write_card
 from bertflow_jax.integrations.st_modules import Module, layer_pooling, processor_modules
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.postprocess.storage import remove_saved
+from bertflow_jax.staging import files_together
 from bertflow_jax.weight_output import write_safetensors
 
 _log = logging.getLogger(__name__)
 _WITH_WEIGHTS = ("Dense", "LayerPooling", "BertFlow")  # modules that `save_folder` writes
 
 
-def save_folder(encoder: Encoder, processor: PostProcessor | None, folder: Path) -> None:
+def save_folder(
+    encoder: Encoder, processor: PostProcessor | None, folder: Path, card: Card | None = None
+) -> None:
     """Write an encoder and its post-processor into a folder that is there.
+
+    An older save in it is replaced once the new one is complete.
+
+    Args:
+      encoder: what is written.
+      processor: what is done to its vectors.
+      folder: where to.
+      card: of README.md; None writes one only where sentence-transformers runs code.
 
     Raises:
       InputError: a post-processor of a kind that no module can say.
@@ -63,12 +74,25 @@ def save_folder(encoder: Encoder, processor: PostProcessor | None, folder: Path)
     if processor is not None:
         modules += processor_modules(processor)
     try:
-        _clear(folder)
-        save_encoder(encoder, folder)
-        if not plain or processor is not None:
-            _write(encoder, modules, processor, folder)
+        with files_together(folder, lambda: _clear(folder)) as new:
+            save_encoder(encoder, new)
+            if not plain or processor is not None:
+                _write(encoder, modules, processor, new)
+            code = code_of(new)
+            if card is not None:
+                write_card(new, card, code)
+            if has_other_card(folder):
+                (new / CARD).unlink(missing_ok=True)
     except (OSError, SafetensorError) as error:
         raise WorkdirError(f"{folder} cannot be written: {error}") from error
+    if code:
+        _log.warning(
+            "%s holds code, %s, for %s: sentence-transformers loads the folder only with "
+            "trust_remote_code=True; SentenceEncoder.from_pretrained does not run it",
+            folder,
+            CODE,
+            " and ".join(code),
+        )
 
 
 def load_postprocess(folder: Path) -> PostProcessor:
@@ -162,19 +186,12 @@ def _write(
     write_card(folder, Card(encoder, processor), code)
     write_own_settings(settings, encoder.pooling, saved)
     write_st_modules(settings, [*kinds, *(module.kind for module in modules)])
-    if code:
-        _log.warning(
-            "%s holds code, %s, for %s: sentence-transformers loads the folder only with "
-            "trust_remote_code=True; SentenceEncoder.from_pretrained does not run it",
-            folder,
-            CODE,
-            " and ".join(code),
-        )
 
 
 def _clear(folder: Path) -> None:
     """Remove what an older save may have left, the descriptions first: no mixture can be loaded."""
-    for name in ("modules.json", OWN_SETTINGS, CODE):
+    settings = ("sentence_bert_config.json", "config_sentence_transformers.json")
+    for name in ("modules.json", OWN_SETTINGS, CODE, *settings):
         (folder / name).unlink(missing_ok=True)
     remove_card(folder)
     remove_saved(folder / POSTPROCESS)

@@ -19,6 +19,7 @@ from bertflow_jax.array_files import read_safetensors
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError
 from bertflow_jax.paths import user_path
+from bertflow_jax.staging import files_together
 from bertflow_jax.weight_output import write_safetensors
 from bertflow_jax.workdir import prepare_output, write_text
 
@@ -117,10 +118,14 @@ class Folder:
         """
         path = prepare_output(folder, "folder")
         flat = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        write_safetensors(path / self.arrays_name, flat)
         content = {**described, "arrays_sha256": tree_digest(flat)}
-        write_text(path / self.json_name, json.dumps(content, indent=2) + "\n")
-        remove_saved(path, keep=self.kind)
+        try:
+            # Arrays beside the settings of an earlier save would be no post-processor at all.
+            with files_together(path, lambda: remove_saved(path, keep=self.kind)) as new:
+                write_safetensors(new / self.arrays_name, flat)
+                write_text(new / self.json_name, json.dumps(content, indent=2) + "\n")
+        except OSError as error:
+            raise WorkdirError(f"{path} cannot be written: {error.strerror or error}") from error
 
     def find(self, folder: str | Path, wanted: str) -> Path:
         """Return the folder; `wanted` is what messages call it.

@@ -10,6 +10,12 @@ is STS without labels, 3 STS with NLI labels, 4 QNLI, 5 calibration baselines, 6
 word frequency (with --corpus=FILE).
 """
 
+# Before the imports, which take seconds: Ctrl-C is heeded without them.
+from bertflow_jax.interrupt import end_at_once
+
+if __name__ == "__main__":
+    end_at_once()
+
 from absl import flags
 
 from bertflow_jax import cli

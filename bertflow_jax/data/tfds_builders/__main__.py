@@ -11,6 +11,12 @@ TensorFlow is not needed. Started again, an interrupted run goes on with the dat
 missing.
 """
 
+# Before the imports, which take seconds: Ctrl-C is heeded without them.
+from bertflow_jax.interrupt import end_at_once
+
+if __name__ == "__main__":
+    end_at_once()
+
 from absl import flags
 
 from bertflow_jax import cli

@@ -1,0 +1,77 @@
+"""Outputs of several files: written aside, then moved to their place together.
+
+What ends a command before that (an error, Ctrl-C, SIGTERM) leaves the place as it was, and nothing
+beside it. Only SIGKILL leaves a folder whose name begins with a dot, which no reader takes for an
+output.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bertflow_jax.errors import WorkdirError
+from bertflow_jax.interrupt import held
+from bertflow_jax.workdir import share
+
+_UNFINISHED = ".unfinished-"
+
+
+@contextlib.contextmanager
+def whole_folder(target: Path) -> Iterator[Path]:
+    """Yield a new folder that takes the target's place at the end.
+
+    Args:
+      target: not there yet, or an empty folder; its parent is there.
+
+    Raises:
+      WorkdirError: something cannot be written.
+    """
+    try:
+        with _temporary(target.parent, f".{target.name}{_UNFINISHED}") as new:
+            yield new
+            with held():
+                share(new)
+                os.rename(new, target)  # an empty folder gives way
+    except OSError as error:
+        raise WorkdirError(f"{target} cannot be written: {error}") from error
+
+
+@contextlib.contextmanager
+def files_together(folder: Path, before: Callable[[], object] = lambda: None) -> Iterator[Path]:
+    """Yield a new folder whose files move into a folder that is there, all of them at the end.
+
+    Files of the same names are replaced, others stay.
+
+    Args:
+      folder: where they go.
+      before: called just before they move, to delete what is not to stay beside them.
+
+    Raises:
+      OSError: something cannot be written.
+    """
+    with _temporary(folder, _UNFINISHED) as new:
+        yield new
+        with held():
+            before()
+            for path in sorted(new.rglob("*")):  # folders before what is in them
+                place = folder / path.relative_to(new)
+                if path.is_dir():
+                    place.mkdir(exist_ok=True)
+                else:
+                    os.replace(path, place)
+
+
+@contextlib.contextmanager
+def _temporary(parent: Path, prefix: str) -> Iterator[Path]:
+    new = None
+    try:
+        with held():  # it is made and known, or neither
+            new = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        yield new
+    finally:
+        with held():
+            if new is not None:
+                shutil.rmtree(new, ignore_errors=True)
