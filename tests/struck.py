@@ -16,8 +16,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 # What a shell sees as 130 and 143, with all that may be said.
 ENDS = {signal.SIGINT: (130, ["interrupted"]), signal.SIGTERM: (-signal.SIGTERM, [])}
-# Bars, and warnings of what came before the signal.
-_BEFORE = re.compile(r".*\d+%\|.*|.*\[\d\d:\d\d.*|W\d{4} .*|WARNING:.*")
+# What came before the signal: bars, log lines, Ray's word on every pool of workers.
+_BEFORE = re.compile(
+    r".*\d+%\|.*|.*\[\d\d:\d\d.*|[IW]\d{4} .*|(INFO|WARNING):.*|<frozen runpy>.*|\[.* core_worker.*"
+)
 _PROGRAM = """
 import functools, importlib, runpy, signal, sys
 number, kind, what, module, *arguments = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""Ctrl-C: exit code 130 whatever catches it, and no row lost in an embedding job."""
+"""Ctrl-C and SIGTERM: exit codes 130 and 143 whatever catches them; no row lost while embedding."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bertflow_jax.interrupt import Interrupt, heeded
+from bertflow_jax.interrupt import Interrupt, heeded, held
 
 ROOT = Path(__file__).resolve().parents[1]
 # A process that was started in the background inherits SIGINT as ignored.
@@ -22,6 +22,13 @@ class Swallows:
     def __del__(self):
         signal.raise_signal(signal.SIGINT)
 """
+
+
+def run(program):
+    return subprocess.run(
+        [sys.executable, "-c", HEAD + program],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -37,11 +44,64 @@ class Swallows:
     ],
 )
 def test_ctrl_c_ends_a_command_with_130(program):
-    done = subprocess.run(
-        [sys.executable, "-c", HEAD + program],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = run(program)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+TERM = "signal.raise_signal(signal.SIGTERM)"
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "said"),
+    [
+        # A scheduler's second one came while the first was tidied up after.
+        (
+            f"try:\n    {TERM}\n  finally:\n    {TERM}\n    print('tidied', flush=True)",
+            -15,
+            "tidied\n",
+        ),
+        # As the first of the programs above.
+        ("s = Swallows()\n  del s\n  time.sleep(20)\n  print('went on')", -15, ""),
+        # An interrupted import.
+        (f"try:\n    {TERM}\n  except KeyboardInterrupt:\n    raise ImportError('x')", -15, ""),
+        # In a call that lets no Python run: nobody could end a wait for other processes.
+        (
+            "import ctypes, os, sys, threading\n  interrupt._PATIENCE = 0.1\n"
+            "  sys.setswitchinterval(1000)  # the other one runs once this one is in the call\n"
+            "  go = threading.Event()\n"
+            "  def other():\n    go.wait()\n    os.kill(os.getpid(), signal.SIGTERM)\n"
+            "  threading.Thread(target=other, daemon=True).start()\n"
+            "  mutex, lock = ctypes.create_string_buffer(64), ctypes.CDLL(None).pthread_mutex_lock\n"
+            "  lock(mutex)\n  go.set()\n  lock(mutex)",
+            143,
+            "",
+        ),
+    ],
+)
+def test_sigterm_ends_a_command_that_has_nothing_to_save(program, code, said):
+    """143 for a shell, after what tidies up and without a word, and no command that goes on."""
+    swallows = "Swallows.__del__ = lambda self: signal.raise_signal(signal.SIGTERM)\n"
+    head = f"from bertflow_jax import interrupt\n{swallows}def main():\n  "
+    done = run(f"{head}{program}\ncli.run(main)")
+    assert (done.returncode, done.stdout, done.stderr) == (code, said, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_belongs_together_is_not_cut_in_two(number):
+    """A first file in its new place and the second in none."""
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    steps = []
+
+    def both():
+        with held():
+            signal.raise_signal(number)
+            steps.append("second")
+        steps.append("not reached")
+
+    with heeded(), pytest.raises(KeyboardInterrupt):
+        both()
+    assert steps == ["second"]
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
 def test_a_command_that_is_not_interrupted_leaves_the_handlers_alone():

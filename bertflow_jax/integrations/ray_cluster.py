@@ -3,12 +3,13 @@
 import contextlib
 import logging
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.integrations.ray_data import Workers, import_ray
-from bertflow_jax.interrupt import handlers_kept
+from bertflow_jax.interrupt import Terminated, handlers_kept
 
 _log = logging.getLogger(__name__)
 _LOCAL = "local"
@@ -36,9 +37,13 @@ def cluster(address: str) -> Iterator[Any]:
     here = {"include_dashboard": False} if address == _LOCAL else {}
     try:
         try:
-            # Ray's own handler of SIGTERM ends a program with exit code 15.
             with handlers_kept():
                 ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **here)
+        except SystemExit as error:
+            # Of Ray's own handler of SIGTERM, which it takes while it starts.
+            if error.code == signal.SIGTERM:
+                raise Terminated from None
+            raise
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise ConfigError(
                 f"--address={address}: no Ray cluster answers there: {error}"

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from documents.fast_bash import fast_bash
+from struck import struck
 
 from bertflow_jax import cli
 from bertflow_jax.__main__ import COMMANDS
@@ -296,6 +298,21 @@ def test_a_full_disk_as_standard_output(place):
         assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("given", "number"),
+    [("Ctrl-C", signal.SIGINT), ("SIGTERM where there is nothing to save", signal.SIGTERM)],
+)
+def test_a_command_that_is_stopped(given, number, place):
+    """Other codes than the page gives; tests/test_interrupt_commands.py has every command."""
+    row, before = the_row("every command", given), listing(place)
+    arguments = ["fit", "--method=whitening", "--input=given.npy", "--output=stopped"]
+    code, said = struck(number, "import jax", "bertflow_jax.postprocess", *arguments, cwd=place)
+    # A shell says 128 + N of a process that signal N has ended.
+    assert (code if code >= 0 else 128 - code) == row.code
+    assert said == ([row.said[0]] if code >= 0 else [])
+    assert listing(place) == before
+
+
 SPECIAL = {
     "a workdir that another run uses": test_a_workdir_in_use,
     "a workdir that may not be written": test_x02_a_workdir_that_is_read_only,
@@ -303,6 +320,8 @@ SPECIAL = {
     "SIGTERM while steps are made": test_sigterm_while_training,
     "Ctrl-C while rows are computed": "tests/test_interrupt.py",
     "a Hub that cannot be reached": test_a_hub_that_is_not_there,
+    "Ctrl-C": test_a_command_that_is_stopped,
+    "SIGTERM where there is nothing to save": test_a_command_that_is_stopped,
     "a reader that has gone, as after … head -1": test_a_reader_that_has_gone,
     "a full disk as standard output": test_a_full_disk_as_standard_output,
 }
