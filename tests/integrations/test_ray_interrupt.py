@@ -51,6 +51,10 @@ def test_a_job_that_has_not_begun_leaves_nothing(point, number, place):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_job_keeps_what_is_whole_and_goes_on(number, place):
     """Half pieces of workers that were ended, a lock, rows that are lost or there twice."""
+    # As a worker leaves it that is ended while it writes.
+    half = place / "out" / "_pieces" / "0.parquet" / f".000.piece.{'0' * 32}"
+    half.parent.mkdir(parents=True)
+    half.write_bytes(b"half")
     assert struck(number, WORKING, *COMMAND, cwd=place, **RAY) == ENDS[number]
     left = sorted(path.relative_to(place / "out") for path in (place / "out").rglob("*"))
     assert [path for path in left if path.name.startswith(".")] == []
