@@ -5,6 +5,7 @@ import gc
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -159,6 +160,13 @@ store.finish()
     np.testing.assert_array_equal(found["flow"]["a"], np.arange(16))
     np.testing.assert_array_equal(found["flow"]["b"], np.arange(3))
     assert len(found["flow"]["a"].devices()) == 1
+    # Nor of another kind: nothing that was written says on which devices the arrays were.
+    files = [path for path in theirs.folder.rglob("*") if path.is_file()]
+    assert len(files) > 5
+    for path in files:
+        assert not re.search(
+            rb"sharding|cpu|device", path.name.encode() + path.read_bytes(), re.I
+        ), path
 
 
 @pytest.fixture
