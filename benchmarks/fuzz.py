@@ -1,11 +1,12 @@
 """Damaged files for every reader: an error of ours that names the file, or the right numbers.
 
-    python -m benchmarks.fuzz --inputs=1200 --seed=0 [--only=weights|data]
+    python -m benchmarks.fuzz --inputs=1200 --seed=0 [--only=weights|data|checkpoints]
 
-Each half (`fuzz_weights`, `fuzz_data`) is an endless stream of damaged inputs (`fuzz_case.Case`);
-one seed gives one stream. An input fails when anything but a `BertFlowError` escapes its reader,
-when it reads and the half finds the values wrong, when a file outside its folder is written or the
-working directory does not stay empty, when the reader takes more than 4 GiB or more than a minute.
+Each part (`fuzz_weights`, `fuzz_data`, `fuzz_checkpoints`) is an endless stream of damaged inputs
+(`fuzz_case.Case`); one seed gives one stream. An input fails when anything but a `BertFlowError`
+escapes its reader, when it reads and the part finds the values wrong, when a file outside its
+folder is written or the working directory does not stay empty, when the reader takes more than
+4 GiB or more than a minute.
 Prints every failure and what became of the others; exit code 1 where an input failed.
 """
 
@@ -32,7 +33,7 @@ import numpy as np
 from benchmarks.fuzz_case import Case
 from bertflow_jax.errors import BertFlowError
 
-HALVES = ("weights", "data")
+PARTS = ("weights", "data", "checkpoints")
 _MEMORY = 4 << 30  # bytes of address space that one input may take
 _SECONDS = 60
 
@@ -52,9 +53,9 @@ class Report:
     failures: list[str] = dataclasses.field(default_factory=list)
 
 
-def fuzz(half: str, inputs: int, seed: int, place: Path) -> Report:
-    """Read so many damaged inputs of one half; `place` is an empty folder for them."""
-    cases = importlib.import_module(f"benchmarks.fuzz_{half}").cases
+def fuzz(part: str, inputs: int, seed: int, place: Path) -> Report:
+    """Read so many damaged inputs of one part; `place` is an empty folder for them."""
+    cases = importlib.import_module(f"benchmarks.fuzz_{part}").cases
     (place / "inputs").mkdir()
     (place / "empty").mkdir()
     report = Report()
@@ -121,24 +122,24 @@ def tree(place: Path, without: Path | None = None) -> dict[str, tuple[int, int]]
 
 
 def main() -> None:
-    """Run both halves, or the one that is asked for."""
+    """Run all parts, or the one that is asked for."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--inputs", type=int, default=1200, help="damaged inputs of each half; default: 1200"
+        "--inputs", type=int, default=1200, help="damaged inputs of each part; default: 1200"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the damage; default: 0")
-    parser.add_argument("--only", choices=HALVES, help="one half alone; default: both")
+    parser.add_argument("--only", choices=PARTS, help="one part alone; default: all")
     options = parser.parse_args()
     failed = False
-    for half in [options.only] if options.only else HALVES:
+    for part in [options.only] if options.only else PARTS:
         start = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix="bertflow-jax-fuzz-") as place:
-            report = fuzz(half, options.inputs, options.seed, Path(place))
+            report = fuzz(part, options.inputs, options.seed, Path(place))
         seconds = time.perf_counter() - start
         ends = ", ".join(f"{count} {end}" for end, count in report.ends.most_common())
-        print(f"{half}: {report.inputs} inputs in {seconds:.0f} s: {ends}")
+        print(f"{part}: {report.inputs} inputs in {seconds:.0f} s: {ends}")
         for failure in report.failures:
             print(f"  failed: {failure}")
         failed |= bool(report.failures)

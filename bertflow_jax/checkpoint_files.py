@@ -93,8 +93,8 @@ def _one_message() -> Iterator[None]:
     threads end later, some of the coroutines with the interpreter.
     """
     before = sys.unraisablehook
-    logger = logging.getLogger("absl")
-    logger.addFilter(_no_thread_traceback)
+    for name, dropped in _FILTERS.items():
+        logging.getLogger(name).addFilter(dropped)
     ours = _filter_unraisable()
     try:
         yield
@@ -102,7 +102,8 @@ def _one_message() -> Iterator[None]:
         atexit.unregister(_filter_unraisable)
         atexit.register(_filter_unraisable)
         raise
-    logger.removeFilter(_no_thread_traceback)
+    for name, dropped in _FILTERS.items():
+        logging.getLogger(name).removeFilter(dropped)
     if sys.unraisablehook is ours:
         sys.unraisablehook = before
 
@@ -125,3 +126,13 @@ def _filter_unraisable() -> Callable[[Any], Any]:
 
 def _no_thread_traceback(record: logging.LogRecord) -> bool:
     return not ("_SignalingThread" in str(record.msg) and record.exc_info)
+
+
+def _no_lost_result(record: logging.LogRecord) -> bool:
+    """Drop what asyncio says of the arrays beside the first one that could not be read."""
+    text = record.getMessage()
+    theirs = "orbax" in text or "tensorstore" in text
+    return not (theirs and "exception was never retrieved" in text)
+
+
+_FILTERS = {"absl": _no_thread_traceback, "asyncio": _no_lost_result}

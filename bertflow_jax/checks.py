@@ -62,14 +62,22 @@ def check_least(section: Any, prefix: str, **least: int) -> None:
 def check_types(section: Any, prefix: str = "") -> None:
     """Raise ConfigError unless every field has its annotated type and every number is bounded.
 
-    A float field takes an int too; a bool is no number here.
+    A float field takes an int too; a bool is no number here. A number of NumPy's becomes Python's,
+    for configs are written as JSON.
 
     Args:
-      section: a dataclass whose annotations are plain types.
+      section: a dataclass whose annotations are plain types; it is changed where a field holds a
+        number of NumPy's.
       prefix: of the fields' names in the message.
     """
     for field in dataclasses.fields(section):
         name, value, kind = prefix + field.name, getattr(section, field.name), field.type
+        if type(value).__module__ == "numpy":
+            if kind is int and isinstance(value, numbers.Integral):
+                value = int(value)
+            elif kind is float and isinstance(value, numbers.Real):
+                value = float(value)
+            setattr(section, field.name, value)
         allowed: Any = (int, float) if kind is float else kind
         ok = isinstance(value, allowed) and (kind is bool or not isinstance(value, bool))
         expected = getattr(kind, "__name__", kind)

@@ -30,7 +30,7 @@ from bertflow_jax.data.json_files import read_json_object
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.paths import user_path
 from bertflow_jax.remote.address import remote_address
-from bertflow_jax.workdir import prepare_output
+from bertflow_jax.workdir import check_empty, prepare_output
 
 if TYPE_CHECKING:
     from bertflow_jax.embed import SentenceEncoder
@@ -105,7 +105,9 @@ def _checked() -> "tuple[Target | None, Path]":
     check_card_fields(_LICENSE.value, _LANGUAGE.value, _BASE_MODEL.value)
     if _DRY_RUN.value:
         check_repo_id(_REPO.value, "--repo_id")
-        return None, prepare_output(_OUTPUT.value or "")
+        output = prepare_output(_OUTPUT.value or "")
+        check_empty(output, f"--output={_OUTPUT.value}")
+        return None, output
     target = Target(
         _REPO.value,
         private=_PRIVATE.value,

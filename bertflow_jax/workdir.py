@@ -45,6 +45,12 @@ def prepare_output(folder: str | os.PathLike[str], flag: str = "--output") -> Pa
         ) from error
 
 
+def check_empty(path: Path, given: str) -> None:
+    """Raise WorkdirError, which shows `given`, where a folder is there and holds something."""
+    if path.is_dir() and any(path.iterdir()):
+        raise WorkdirError(f"{given} is not empty; name another folder, or delete it")
+
+
 def make_folder(path: Path) -> None:
     """Make a folder, and those above it, that `folders_undone` deletes if they stay empty.
 

@@ -1,6 +1,7 @@
 """Every field of a configuration: its type and its bounds, and the name in the message."""
 
 import dataclasses
+import json
 import re
 
 import numpy as np
@@ -42,6 +43,17 @@ def test_every_field_has_its_type(part, field):
         expected = f"{name}={value!r}: must be of type {field.type.__name__}, not "
         with pytest.raises(ConfigError, match=re.escape(expected) + type(value).__name__):
             config_with(name, value).validate()
+
+
+def test_numbers_of_numpy_are_numbers():
+    """Bug: np.arange(3)[1] refused as a depth, or kept, and no JSON could hold the config."""
+    flow = FlowConfig(depth=np.int64(2), width=np.uint8(4), dropout=np.float32(0.5))
+    flow.validate()
+    assert json.loads(json.dumps(dataclasses.asdict(flow)))["dropout"] == 0.5
+    assert [type(x) for x in (flow.depth, flow.width, flow.dropout)] == [int, int, float]
+    for value in (np.float64(2.0), np.True_, np.array([2])):
+        with pytest.raises(ConfigError, match=r"flow.depth=.* must be of type int"):
+            FlowConfig(depth=value).validate()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bertflow_jax.errors import ConfigError, WorkdirError
 from bertflow_jax.paths import user_path
-from bertflow_jax.workdir import prepare_output
+from bertflow_jax.workdir import check_empty, prepare_output
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _KNOWN = (*PLATFORMS, "rocm")
@@ -37,6 +37,5 @@ def place_of(folder: str | os.PathLike[str], flag: str = "--output") -> Path:
     target = prepare_output(path.parent, flag) / path.name
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise WorkdirError(f"{flag}={folder} is no folder; name one that is not there yet")
-    if target.is_dir() and any(target.iterdir()):
-        raise WorkdirError(f"{flag}={folder} is not empty; name another folder, or delete it")
+    check_empty(target, f"{flag}={folder}")
     return target

@@ -1,4 +1,4 @@
-"""Damaged inputs, a few of each half of `benchmarks.fuzz`; the program itself reads more."""
+"""Damaged inputs, a few of each part of `benchmarks.fuzz`; the program itself reads more."""
 
 import json
 import os
@@ -29,6 +29,15 @@ def test_fuzz_of_data_files(tmp_path):
     assert report.inputs == 160
     # Some damage leaves a file that says what it may say; most does not.
     assert 30 <= report.inputs - report.ends["read"] <= 150
+
+
+def test_fuzz_of_checkpoints(tmp_path):
+    """Bug: a whole step passed over, arrays of no step that was saved, a resume from other ones."""
+    report = fuzz.fuzz("checkpoints", 40, 3, tmp_path)
+    assert report.failures == []
+    assert report.inputs == 40
+    # Where the newest step is damaged an older one is read; only one asked for is refused.
+    assert 1 <= report.ends["CheckpointError"] <= 20
 
 
 def test_every_damage_changes_the_file():

@@ -1,8 +1,11 @@
 """Damage of every kind is noticed, named once, and the newest good step used; foreign files stay."""
 
+import asyncio
+import gc
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -79,9 +82,27 @@ def test_missing_parts(store, read, name):
 
 def test_hooks_of_the_process_are_left_alone(store, read):
     """A read that succeeds takes its filters away; an error of somebody else is still shown."""
-    before = sys.unraisablehook, list(logging.getLogger("absl").filters)
+    loggers = [logging.getLogger(name) for name in ("absl", "asyncio")]
+    before = sys.unraisablehook, [list(logger.filters) for logger in loggers]
     read(store)
-    assert (sys.unraisablehook, logging.getLogger("absl").filters) == before
+    assert (sys.unraisablehook, [logger.filters for logger in loggers]) == before
+
+
+def test_results_that_orbax_lost_are_not_printed(store, read, caplog):
+    """Bug: a traceback, whenever the rubbish is collected, of the arrays beside the damaged one."""
+    for path in _data_files(store, 2):
+        _flip(path)
+    with pytest.raises(CheckpointError):
+        read(store, 2)
+
+    async def lose(text):
+        asyncio.get_running_loop().create_future().set_exception(ValueError(text))
+        gc.collect()
+
+    asyncio.run(lose('DATA_LOSS: Error opening "zarr" driver [tensorstore_spec={}]'))
+    assert not caplog.records
+    asyncio.run(lose("of somebody else"))
+    assert "of somebody else" in caplog.text
 
 
 def test_leftovers_of_a_killed_save(store, read, caplog):
@@ -139,6 +160,13 @@ store.finish()
     np.testing.assert_array_equal(found["flow"]["a"], np.arange(16))
     np.testing.assert_array_equal(found["flow"]["b"], np.arange(3))
     assert len(found["flow"]["a"].devices()) == 1
+    # Nor of another kind: nothing that was written says on which devices the arrays were.
+    files = [path for path in theirs.folder.rglob("*") if path.is_file()]
+    assert len(files) > 5
+    for path in files:
+        assert not re.search(
+            rb"sharding|cpu|device", path.name.encode() + path.read_bytes(), re.I
+        ), path
 
 
 @pytest.fixture

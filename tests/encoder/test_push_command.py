@@ -121,9 +121,24 @@ def test_scores_of_another_step_or_fit(hub, run, tmp_path):
     assert "## Scores" not in (tmp_path / "dry" / "README.md").read_text()
     results["model"]["postprocess"]["sha256"] = "0"
     file.write_text(json.dumps(results))
-    done = push(hub, tmp_path, *args, f"--metrics={file}")
+    args = (*args[:-1], f"--output={tmp_path / 'again'}", f"--metrics={file}")
+    done = push(hub, tmp_path, *args)
     assert done.returncode == 2
     assert "metrics are of another flow" in done.stderr
+    assert not (tmp_path / "again").exists()
+
+
+def test_a_dry_run_replaces_nothing(hub, tmp_path):
+    """Bug: the README of a folder that was there became a model card."""
+    (tmp_path / "README.md").write_text("mine")
+    args = ("--repo_id=org/x", "--encoder=mini_bert", "--dry_run", f"--output={tmp_path}")
+    done = push(hub, tmp_path, *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        done.stderr
+        == f"error: --output={tmp_path} is not empty; name another folder, or delete it\n"
+    )
+    assert (tmp_path / "README.md").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
