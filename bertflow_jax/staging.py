@@ -14,9 +14,7 @@ from pathlib import Path
 
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.interrupt import held
-from bertflow_jax.workdir import share
-
-_UNFINISHED = ".unfinished-"
+from bertflow_jax.workdir import UNFINISHED, share
 
 
 @contextlib.contextmanager
@@ -30,7 +28,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
       WorkdirError: something cannot be written.
     """
     try:
-        with _temporary(target.parent, f".{target.name}{_UNFINISHED}") as new:
+        with _temporary(target.parent, f".{target.name}{UNFINISHED}") as new:
             yield new
             with held():
                 share(new)
@@ -52,7 +50,7 @@ def files_together(folder: Path, before: Callable[[], object] = lambda: None) ->
     Raises:
       OSError: something cannot be written.
     """
-    with _temporary(folder, _UNFINISHED) as new:
+    with _temporary(folder, UNFINISHED) as new:
         yield new
         with held():
             before()

@@ -19,6 +19,7 @@ _LOCK = ".lock"
 _CHECKPOINTS = "checkpoints"
 _made: list[Path] | None = None  # folders that `make_folder` has made, inside `folders_undone`
 _BEFORE_A_CHECKPOINT = {_LOCK, "metrics.jsonl", "metrics.tmp", "tensorboard", _CHECKPOINTS}
+UNFINISHED = ".unfinished-"  # begins the name of a folder that `staging` fills
 UNFINISHED_SAVE = ".orbax-checkpoint-tmp"  # in the name of a folder that orbax is still writing
 
 
@@ -47,7 +48,8 @@ def prepare_output(folder: str | os.PathLike[str], flag: str = "--output") -> Pa
 
 def check_empty(path: Path, given: str) -> None:
     """Raise WorkdirError, which shows `given`, where a folder is there and holds something."""
-    if path.is_dir() and any(path.iterdir()):
+    # What `staging` leaves of a run that was killed is nothing.
+    if path.is_dir() and any(not p.name.startswith(UNFINISHED) for p in path.iterdir()):
         raise WorkdirError(f"{given} is not empty; name another folder, or delete it")
 
 

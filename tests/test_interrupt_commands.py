@@ -91,8 +91,6 @@ def made(tmp_path_factory) -> Path:
     np.save(folder / "given.npy", vectors)
     Whitening(k=8).fit(vectors[:200]).save(folder / "fitted")
     np.save(folder / "mapped.npy", vectors[:2])
-    whole(*COMMANDS["push"][0], cwd=folder)
-    (folder / "pushed" / "notes.txt").write_text("mine")
     return folder
 
 
