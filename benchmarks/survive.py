@@ -1,6 +1,6 @@
 """Kill a run again and again; what it ends with must be what an uninterrupted run ends with.
 
-    python -m benchmarks.survive --kills=20 --signal=KILL|TERM --seed=0 [--steps=300]
+    python -m benchmarks.survive --kills=20 --signal=KILL|TERM --seed=0 [--steps=600]
                                  [--objective=flow|regression]
 
 Fits a small flow on the bundled corpus with mini_bert, or trains mini_bert on a few scored pairs,
@@ -197,7 +197,7 @@ def main() -> None:
     parser.add_argument(
         "--steps",
         type=int,
-        default=300,
+        default=600,
         help="of the run; more for more kills; default: %(default)s",
     )
     parser.add_argument(

@@ -37,8 +37,7 @@ class LocalSteps:
 
     def clean(self) -> None:
         """Delete what killed saves have left."""
-        dying = sorted(self.folder.glob(f"*{_DYING}")) if self.folder.is_dir() else []
-        for path in [*unfinished(self.folder), *dying]:
+        for path in [*unfinished(self.folder), *_named(self.folder, _DYING)]:
             _log.warning("%s is what a stopped run left of a save: deleted", path)
             shutil.rmtree(path, ignore_errors=True)
 
@@ -106,6 +105,12 @@ def is_step(name: str) -> bool:
 
 def unfinished(folder: Path) -> list[Path]:
     """Return what killed saves have left in a folder of checkpoints."""
+    return _named(folder, UNFINISHED_SAVE)
+
+
+def _named(folder: Path, mark: str) -> list[Path]:
+    """Return the folders named with a step and what follows it; others are not ours to delete."""
     if not folder.is_dir():
         return []
-    return sorted(path for path in folder.iterdir() if UNFINISHED_SAVE in path.name)
+    found = [(path, path.name.partition(mark)) for path in folder.iterdir()]
+    return sorted(path for path, (step, marked, _) in found if marked and is_step(step))

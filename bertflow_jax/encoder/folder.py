@@ -12,19 +12,23 @@ from pathlib import Path
 
 from bertflow_jax.data.json_files import (
     is_there,
-    read_json,
     read_json_object,
     read_json_object_if_present,
     write_json,
 )
 from bertflow_jax.encoder.pooling import PoolingSpec
+from bertflow_jax.encoder.st_files import (
+    ST_POOLINGS,
+    ST_TRANSFORMER,
+    read_modules,
+    st_pooling,
+    transformer_settings,
+)
 from bertflow_jax.errors import ConfigError, UnsupportedModelError
 
 OWN_SETTINGS = "bertflow_jax.json"
 POSTPROCESS = "postprocess"  # its key in OWN_SETTINGS, and the subfolder that holds it
 ST_MODULES = "sentence_transformers.models."  # every version since 2 finds the classes there
-
-_ST_POOLINGS = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,56 +111,17 @@ def _read_sentence_transformers(folder: Path) -> EncoderFolder:
             "Pooling and perhaps a Normalize are"
         )
     transformer, pooling = modules[0][1], modules[1][1]
-    path = transformer / "sentence_bert_config.json"
-    settings = read_json_object_if_present(path)
+    settings, path = transformer_settings(transformer)
     lower_first = settings.get("do_lower_case")
     return EncoderFolder(
         transformer,
-        pooling=_st_pooling(pooling / "config.json"),
+        pooling=st_pooling(pooling / "config.json"),
         normalize=kinds[-1] == "Normalize",
         max_length=_require_length(settings.get("max_seq_length"), "max_seq_length", path),
         lower_first=_require_switch(
             False if lower_first is None else lower_first, "do_lower_case", path
         ),
     )
-
-
-def read_modules(folder: Path) -> list[tuple[str, Path]]:
-    """Return (kind, folder) of every module of a modules.json; raises ConfigError."""
-    path = folder / "modules.json"
-    entries = read_json(path)
-    if not isinstance(entries, list):
-        raise ConfigError(f"{path}: a list of modules is expected")
-    modules = []
-    for entry in entries:
-        words = [entry.get("type"), entry.get("path")] if isinstance(entry, dict) else [None]
-        if not all(isinstance(word, str) and "\0" not in word for word in words):
-            raise ConfigError(f"{path}: every module needs a type and a path")
-        place = Path(entry["path"])
-        if place.is_absolute() or ".." in place.parts:
-            raise ConfigError(f"{path}: module path {entry['path']!r} leaves the folder")
-        modules.append((entry["type"].rpartition(".")[2], folder / place))
-    return modules
-
-
-def _st_pooling(path: Path) -> str:
-    fields = read_json_object(path)
-    mode = fields.get("pooling_mode")
-    if mode is None:
-        modes = [
-            name.removeprefix("pooling_mode_")
-            for name, on in fields.items()
-            if name.startswith("pooling_mode_") and on
-        ]
-    else:
-        modes = [str(m) for m in (mode if isinstance(mode, list) else [mode])]
-    names = [_ST_POOLINGS.get(m, m) for m in modes]
-    if len(names) != 1 or names[0] not in _ST_POOLINGS.values():
-        raise UnsupportedModelError(
-            f"{path}: pooling {' + '.join(modes) or 'none'} is not supported; one of cls, mean "
-            "and max is. Pass pooling= to replace it"
-        )
-    return names[0]
 
 
 def write_folder_settings(
@@ -176,7 +141,7 @@ def write_folder_settings(
       include_prompt: see `usage.Usage`.
     """
     # An older save may have used the other layout, which would be believed.
-    for stale in (OWN_SETTINGS, "modules.json", "sentence_bert_config.json"):
+    for stale in (OWN_SETTINGS, "modules.json", *ST_TRANSFORMER):
         (folder.path / stale).unlink(missing_ok=True)
     if not st_has_pooling(spec, num_layers):
         write_own_settings(folder, spec)
@@ -207,7 +172,7 @@ def write_st_pooling(
 ) -> None:
     """Write the folder of sentence-transformers' Pooling module, which comes second."""
     (folder / "1_Pooling").mkdir(exist_ok=True)
-    pooling = {f"pooling_mode_{st}": ours == spec.tokens for st, ours in _ST_POOLINGS.items()}
+    pooling = {f"pooling_mode_{st}": ours == spec.tokens for st, ours in ST_POOLINGS.items()}
     write_json(
         folder / "1_Pooling" / "config.json",
         {
@@ -231,7 +196,7 @@ def write_st_modules(folder: EncoderFolder, types: Sequence[str]) -> None:
         (folder.path / place).mkdir(exist_ok=True)
         modules.append({"idx": i, "name": str(i), "path": place, "type": kind})
     write_json(
-        folder.path / "sentence_bert_config.json",
+        folder.path / ST_TRANSFORMER[0],
         {"max_seq_length": folder.max_length, "do_lower_case": folder.lower_first},
     )
     write_json(folder.path / "modules.json", modules)

@@ -9,6 +9,7 @@ import importlib.resources
 import os
 from pathlib import Path
 
+from bertflow_jax.encoder.st_files import ST_TRANSFORMER
 from bertflow_jax.errors import DataNotFoundError, InputError
 from bertflow_jax.hub_access import HubAccess, fetch
 from bertflow_jax.paths import user_path
@@ -25,7 +26,7 @@ FOLDER_FILES = (
     "vocab.txt",
     "modules.json",
     "config_sentence_transformers.json",
-    "sentence_bert_config.json",
+    *ST_TRANSFORMER,
     "bertflow_jax.json",
 )
 # Patterns of snapshot_download, in which * also matches a slash.

@@ -32,6 +32,7 @@ from bertflow_jax.encoder.folder import (
     write_st_pooling,
 )
 from bertflow_jax.encoder.pretrained import Encoder, save_encoder
+from bertflow_jax.encoder.st_files import ST_TRANSFORMER
 from bertflow_jax.errors import (
     CheckpointError,
     ConfigError,
@@ -190,7 +191,7 @@ def _write(
 
 def _clear(folder: Path) -> None:
     """Remove what an older save may have left, the descriptions first: no mixture can be loaded."""
-    settings = ("sentence_bert_config.json", "config_sentence_transformers.json")
+    settings = (*ST_TRANSFORMER, "config_sentence_transformers.json")
     for name in ("modules.json", OWN_SETTINGS, CODE, *settings):
         (folder / name).unlink(missing_ok=True)
     remove_card(folder)

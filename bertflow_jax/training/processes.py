@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from bertflow_jax import distributed
-from bertflow_jax.checkpoint import CheckpointStore
+from bertflow_jax.checkpoint import CheckpointStore, Records
 from bertflow_jax.config import Config
 from bertflow_jax.errors import ConfigError, DataError
 from bertflow_jax.interrupt import Interrupt
@@ -176,7 +176,7 @@ def best_shared(store: CheckpointStore) -> tuple[int, Score] | None:
 
 
 def restore_shared(
-    store: CheckpointStore, wanted: dict[str, Any]
+    store: CheckpointStore, wanted: dict[str, Any], check: Callable[[Records], None]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return arrays and state record of the newest good step; the first process reads it.
 
@@ -185,12 +185,14 @@ def restore_shared(
     Args:
       store: of the workdir.
       wanted: item -> tree of ShapeDtypeStruct.
+      check: raises where the step is of another run; nothing has been changed then.
     """
     arrays: Any = None
 
     def read() -> dict[str, Any]:
         nonlocal arrays
         arrays, records = store.newest_good(lambda step: store.restore(step, lambda _: wanted))
+        check(records)
         store.set_aside_after(records.state["step"])
         return records.state
 

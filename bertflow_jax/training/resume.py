@@ -1,8 +1,9 @@
 """Whether a run may go on: the checkpoint's config, encoder and text are those of now."""
 
+from collections.abc import Callable
 from typing import Any
 
-from bertflow_jax.checkpoint import CheckpointStore
+from bertflow_jax.checkpoint import Records
 from bertflow_jax.config import Config
 from bertflow_jax.errors import CheckpointError, ConfigError
 
@@ -24,26 +25,33 @@ _MAY_DIFFER = {
 }
 
 
-def check_resume(
-    store: CheckpointStore, config: Config, identity: dict[str, Any], manifest: dict[str, Any]
-) -> None:
-    """Compare the newest readable step with what is asked for now, before anything is embedded."""
-    records = store.newest_good(store.records)
-    step = records.state["step"]
-    # Fields that an older version did not have take their defaults.
-    stored = Config.from_dict(records.config).to_dict()
-    differences = [
-        f"{name}: {old!r} in the checkpoint, {new!r} now"
-        for name, old, new in _differences(stored, config.to_dict())
-        if name not in _MAY_DIFFER
-    ]
-    if differences:
-        raise ConfigError(
-            f"--resume: the config differs from checkpoint {step} of {store.place}: "
-            + "; ".join(differences)
-        )
-    check_same("encoder", records.encoder, identity, f"{store.place}/{step}")
-    check_same("text", records.manifest, manifest, f"{store.place}/{step}")
+def resume_check(
+    place: str, config: Config, identity: dict[str, Any], manifest: dict[str, Any]
+) -> Callable[[Records], None]:
+    """Return what raises where a checkpoint in `place` is of another run than the one asked for.
+
+    It is for the newest readable records, before anything is embedded, and for those of the step
+    that is restored in the end, which is another one where arrays are damaged.
+    """
+
+    def check(records: Records) -> None:
+        step = records.state["step"]
+        # Fields that an older version did not have take their defaults.
+        stored = Config.from_dict(records.config).to_dict()
+        differences = [
+            f"{name}: {old!r} in the checkpoint, {new!r} now"
+            for name, old, new in _differences(stored, config.to_dict())
+            if name not in _MAY_DIFFER
+        ]
+        if differences:
+            raise ConfigError(
+                f"--resume: the config differs from checkpoint {step} of {place}: "
+                + "; ".join(differences)
+            )
+        check_same("encoder", records.encoder, identity, f"{place}/{step}")
+        check_same("text", records.manifest, manifest, f"{place}/{step}")
+
+    return check
 
 
 def check_same(what: str, stored: dict[str, Any], found: dict[str, Any], where: str) -> None:

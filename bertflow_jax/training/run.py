@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from bertflow_jax.training.processes import (
     shared_workdir,
 )
 from bertflow_jax.training.profile import Profiler
-from bertflow_jax.training.resume import check_resume
+from bertflow_jax.training.resume import resume_check
 from bertflow_jax.training.steps import FitState
 from bertflow_jax.training.supervised_flow import FlowStart
 from bertflow_jax.workdir import check_inputs_outside
@@ -93,8 +94,9 @@ def train(
     with first_holds(place) as held, held.store(*kept) as store:
         check_same_input(config, identity, corpus.manifest)
         resume = resume and held.goes_on(store)
+        check = resume_check(store.place, config, identity, corpus.manifest)
         if resume:
-            distributed.share(lambda: check_resume(store, config, identity, corpus.manifest))
+            distributed.share(lambda: check(store.newest_good(store.records)))
         text = None
         if config.train.mode == "online":
             text = OnlineText.build(config, encoder, corpus)
@@ -104,7 +106,7 @@ def train(
         if overwrite:
             held.clear()
         if resume:
-            state, start = _resume(config, data, store)
+            state, start = _resume(config, data, store, check)
         elif text is not None:
             state, start = text.start(config)
         else:
@@ -240,11 +242,13 @@ def _start(config: Config, data: FitData) -> tuple[FitState, FlowStart]:
     return initial_state(config, data, first), start
 
 
-def _resume(config: Config, data: FitData, store: CheckpointStore) -> tuple[FitState, FlowStart]:
+def _resume(
+    config: Config, data: FitData, store: CheckpointStore, check: Callable[[Records], None]
+) -> tuple[FitState, FlowStart]:
     """Return the newest good state and how its flow was initialised."""
     blank = jax.eval_shape(lambda: blank_state(config, data.features))
     wanted = {"flow": blank.variables, "optimizer": blank.opt_state}
-    arrays, record = restore_shared(store, wanted)
+    arrays, record = restore_shared(store, wanted, check)
     step = jax.numpy.asarray(record["step"], jax.numpy.int32)
     _log.info("resumed from step %d", step)
     return FitState(step, arrays["flow"], arrays["optimizer"]), FlowStart.from_record(record)

@@ -26,7 +26,7 @@ from bertflow_jax.training.processes import (
     shared_workdir,
 )
 from bertflow_jax.training.profile import Profiler
-from bertflow_jax.training.resume import check_resume
+from bertflow_jax.training.resume import resume_check
 from bertflow_jax.training.run import absolute_paths, load_encoder
 from bertflow_jax.training.supervised_batches import PairBatches, choose_labelled
 from bertflow_jax.training.supervised_dev import BestDev, DevSet
@@ -125,14 +125,15 @@ def train_encoder(
     with first_holds(place) as held, held.store(*kept) as store:
         check_same_input(config, identity, manifest)
         resume = resume and held.goes_on(store)
+        check = resume_check(store.place, config, identity, manifest)
         if resume:
-            distributed.share(lambda: check_resume(store, config, identity, manifest))
+            distributed.share(lambda: check(store.newest_good(store.records)))
         if overwrite:
             held.clear()
         experiment = Experiment(config, encoder, pairs, planned_steps(config.train, batches.order))
         best = None if dev_pairs is None else BestDev(metric)
         if resume:
-            state, start, best = experiment.resume(store, best)
+            state, start, best = experiment.resume(store, check, best)
         else:
             state, start = experiment.start(batches)
 

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from bertflow_jax import distributed, parallel
-from bertflow_jax.checkpoint import CheckpointStore
+from bertflow_jax.checkpoint import CheckpointStore, Records
 from bertflow_jax.config import Config
 from bertflow_jax.data.supervision import LabelledPairs
 from bertflow_jax.embed import SentenceEncoder
@@ -87,11 +87,11 @@ class Experiment:
         return dataclasses.replace(state, flow=flow, flow_opt_state=flow_opt_state), start
 
     def resume(
-        self, store: CheckpointStore, best: BestDev | None
+        self, store: CheckpointStore, check: Callable[[Records], None], best: BestDev | None
     ) -> tuple[SupervisedState, FlowStart, BestDev | None]:
         """Return the newest good state with what was recorded beside it."""
         wanted = checkpoint_arrays(jax.eval_shape(self.blank, jax.random.key(0)))
-        arrays, record = restore_shared(store, wanted)
+        arrays, record = restore_shared(store, wanted, check)
         _log.info("resumed from step %d", record["step"])
         if record["planned_steps"] != self._total:
             _log.warning(

@@ -121,11 +121,13 @@ def test_foreign_files_stay(store, saved):
     """Notes beside the steps, or a folder of another name, are nobody's checkpoint."""
     (store.folder / "notes.txt").write_text("mine")
     (store.folder / "3").write_text("a file called like a step")
-    (store.folder / "best").mkdir()
+    theirs = ["best", "mine.deleted", "01.deleted", "mine.orbax-checkpoint-tmp", "old.passed_over"]
+    for name in theirs:
+        (store.folder / name).mkdir()
     with CheckpointStore(store.folder.parent, keep=1) as writer:
         saved(writer, 4)
     assert writer.steps() == [4]
-    assert {path.name for path in store.folder.iterdir()} == {"notes.txt", "3", "best", "4"}
+    assert {path.name for path in store.folder.iterdir()} == {"notes.txt", "3", "4", *theirs}
 
 
 def test_c01_another_number_of_devices(tmp_path, saved, read, made):

@@ -104,6 +104,55 @@ def test_unknown_modules_are_named(tmp_path, kinds, named):
 
 
 @pytest.mark.parametrize(
+    "kind", ["own.Pooling", "Pooling", "sentence_transformersx.models.Pooling"]
+)
+def test_somebody_elses_class_is_not_taken_for_one_of_the_same_name(tmp_path, kind):
+    """Bug: a folder whose code negates the vectors gave those of the stock module."""
+    folder = st_folder(tmp_path)
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[1]["type"] = kind
+    (folder / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(UnsupportedModelError, match=rf"modules\.json: module '{kind}' is not"):
+        read_folder(folder)
+    modules[1]["type"] = "sentence_transformers.sentence_transformer.modules.pooling.Pooling"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    assert read_folder(folder).pooling == "mean"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("model_args", "tokenizer_args", "config_args"),
+        *("model_kwargs", "processor_kwargs", "config_kwargs", "processing_kwargs"),
+    ],
+)
+def test_arguments_of_the_transformer_are_not_passed_over(tmp_path, name):
+    """Bug: {"do_lower_case": false} or {"hidden_act": "relu"} there changed nothing."""
+    folder = st_folder(tmp_path, **{name: {"hidden_act": "relu", "dtype": "float16"}})
+    with pytest.raises(UnsupportedModelError, match=f"{name} sets hidden_act, which is not"):
+        read_folder(folder)
+    for harmless in ({}, None, {"dtype": "float16"}):
+        st_folder(tmp_path, max_seq_length=9, **{name: harmless})
+        assert read_folder(folder).max_length == 9
+
+
+def test_another_task_of_the_transformer_is_named(tmp_path):
+    """Bug: vocabulary scores of a masked language model taken for hidden states."""
+    folder = st_folder(tmp_path, transformer_task="fill-mask")
+    with pytest.raises(UnsupportedModelError, match="transformer_task='fill-mask' is not"):
+        read_folder(folder)
+
+
+def test_older_names_of_the_settings(tmp_path):
+    """Bug: max_seq_length of a folder made by an old version not heeded; the first name wins."""
+    folder = st_folder(tmp_path)
+    (folder / "sentence_roberta_config.json").write_text('{"max_seq_length": 8}')
+    assert read_folder(folder).max_length == 8
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 9}')
+    assert read_folder(folder).max_length == 9
+
+
+@pytest.mark.parametrize(
     ("pooling", "named"),
     [
         (

@@ -178,6 +178,24 @@ def test_resume_refuses_another_experiment(folder, straight):
     assert "train.steps" not in str(caught.value)
 
 
+def test_resume_refuses_an_older_step_of_another_run(folder, straight, tmp_path):
+    """Bug: only the newest records were compared; where its arrays are damaged an older step goes
+    on, whichever run it is of."""
+    run = tmp_path / "run"
+    shutil.copytree(straight, run)
+    train(dataclasses.replace(_config(folder, 10), seed=77), tmp_path / "other")
+    shutil.rmtree(run / "checkpoints" / "10")
+    shutil.copytree(tmp_path / "other" / "checkpoints" / "10", run / "checkpoints" / "10")
+    for path in (run / "checkpoints" / "20" / "flow").rglob("d/*"):
+        path.write_bytes(b"")
+    before = sorted(run.rglob("*"))
+    with pytest.raises(
+        ConfigError, match=r"differs from checkpoint 10 .*seed: 77 in the checkpoint"
+    ):
+        train(_config(folder, 30), run, resume=True)
+    assert sorted(run.rglob("*")) == before
+
+
 def test_resume_refuses_changed_text(folder, straight):
     """The same path with other lines is another experiment."""
     text = folder / "text.txt"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from reference_flows import max_difference
 
-from bertflow_jax.checkpoint import CheckpointStore
+from bertflow_jax.checkpoint import CheckpointStore, Records
 from bertflow_jax.config import (
     CheckpointConfig,
     Config,
@@ -25,7 +25,7 @@ from bertflow_jax.config import (
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.errors import CheckpointError, ConfigError, WorkdirError
 from bertflow_jax.restore import load_run
-from bertflow_jax.training.resume import check_resume
+from bertflow_jax.training.resume import resume_check
 from bertflow_jax.training.run import train
 from bertflow_jax.training.supervised_run import train_encoder
 
@@ -275,24 +275,16 @@ def test_resume_refuses_other_pairs_and_another_experiment(folder, straight):
         (folder / "nli.tsv").write_text(text)
 
 
-def test_a_checkpoint_of_before_supervision_is_resumed(tmp_path):
+def test_a_checkpoint_of_before_supervision_is_resumed():
     """Fields it does not have take their defaults; comparing with None refused every old run."""
-
-    class Old:
-        place = str(tmp_path)
-
-        def newest_good(self, check):
-            return self.records
 
     config = Config()
     stored = config.to_dict()
     del stored["objective"], stored["supervision"]
-    Old.records = dataclasses.make_dataclass("R", ["config", "encoder", "manifest", "state"])(
-        stored, {}, {}, {"step": 3}
-    )
-    check_resume(Old(), config, {}, {})
+    old = Records({"step": 3}, stored, {}, {})
+    resume_check("here", config, {}, {})(old)
     with pytest.raises(ConfigError, match="objective: 'flow' in the checkpoint, 'siamese' now"):
-        check_resume(Old(), dataclasses.replace(config, objective="siamese"), {}, {})
+        resume_check("here", dataclasses.replace(config, objective="siamese"), {}, {})(old)
 
 
 def test_overwrite_never_deletes_the_pairs(tmp_path):
