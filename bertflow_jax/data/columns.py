@@ -52,13 +52,23 @@ def _index(path: Path, name: str, first: list[str]) -> int:
     if _is_number(name, first):
         return int(name)
     if name in first:
-        return first.index(name)
+        return place_of(path, name, first)
     tabs = len(first) == 1 and "\t" in first[0]
     hint = ", and set data.format=tsv (--format=tsv): the line holds tabs" if tabs else ""
     raise DataError(
         f"{path}, line 1: no column {shown([name])!r} among {len(first)} ({shown(first)}); "
         f"name another{hint}"
     )
+
+
+def place_of(path: Path, name: str, header: list[str]) -> int:
+    """Return the place of a name that is in a header; raises DataError where it is there twice."""
+    if header.count(name) > 1:
+        raise DataError(
+            f"{path}, line 1: {header.count(name)} columns are called {name!r}, and only one can "
+            "be meant; give them different names"
+        )
+    return header.index(name)
 
 
 def _is_number(name: str, first: list[str]) -> bool:

@@ -142,8 +142,9 @@ def _columns(path: Path, header: list[str], layout: Layout) -> tuple[int, int, i
             f"first line must be {layout.folder}'s header, tab-separated, with {layout.first}, "
             f"{layout.second} and (where the split has labels) {layout.gold}"
         )
-    gold = header.index(layout.gold) if layout.gold in header else None
-    return header.index(layout.first), header.index(layout.second), gold
+    gold = columns.place_of(path, layout.gold, header) if layout.gold in header else None
+    first, second = (columns.place_of(path, n, header) for n in (layout.first, layout.second))
+    return first, second, gold
 
 
 def glue_folder(data_dir: Path, task: str, encoding: str = "utf-8") -> GlueFolder:

@@ -40,11 +40,20 @@ def refuse_pointer(path: Path, content: bytes) -> None:
 def parse_json_line(line: str, place: str) -> dict[str, Any]:
     """Return the object on one line of a .jsonl file; raises DataError naming its place."""
     try:
-        found = json.loads(line)
+        found = json.loads(line, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:  # a number may have too many digits
         raise DataError(f"{place}: not JSON ({error})") from error
     if not isinstance(found, dict):
         raise DataError(f"{place}: an object is needed, {{...}}")
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; raises ValueError for a key that is there twice: which one is meant?"""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} occurs twice")
     return found
 
 

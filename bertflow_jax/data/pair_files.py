@@ -174,7 +174,8 @@ def _table(path: Path, wanted: PairColumns, rows: Iterator[tuple[int, list[str]]
         picked, has_header = columns.pick(path, given, first)
     else:
         picked, has_header = columns.pick(path, wanted.resolve(path, first), first)
-    split = first.index(_SPLIT) if has_header and _SPLIT in first else None
+    divided = has_header and _SPLIT in first
+    split = columns.place_of(path, _SPLIT, first) if divided else None
     for number, fields in rows if has_header else itertools.chain([(1, first)], rows):
         if not any(fields):
             continue

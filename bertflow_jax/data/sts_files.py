@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from bertflow_jax.data.columns import place_of
 from bertflow_jax.data.lines import read_lines
 from bertflow_jax.errors import DataError, DataNotFoundError
 
@@ -219,11 +220,11 @@ def read_sick_rows(
             f"{path}, line 1: no column {', '.join(missing)}; the first line must be SICK's header "
             "(pair_ID, sentence_A, sentence_B, relatedness_score, ...), tab-separated"
         )
-    first, second, score = (header.index(name) for name in needed)
-    part = header.index("SemEval_set") if "SemEval_set" in header else None
+    first, second, score = (place_of(path, name, header) for name in needed)
+    part = place_of(path, "SemEval_set", header) if "SemEval_set" in header else None
     # The 5-column files say entailment_judgment, SICK.txt entailment_label.
     labels = [at for at, name in enumerate(header) if name in _SICK_LABELS]
-    key = header.index("pair_ID") if "pair_ID" in header else None
+    key = place_of(path, "pair_ID", header) if "pair_ID" in header else None
     wanted = {"train": "TRAIN", "dev": "TRIAL", "test": "TEST"}[split]
     rows = []
     for number, line in enumerate(lines[1:], 2):

@@ -112,6 +112,10 @@ def text_splits(task: str, asked: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(asked) if asked and len(known) > 1 else known
 
 
+# By their names no plain text, though some can be read line by line.
+_NOT_READ = {".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".npy", ".npz", ".xlsx", ".zip"}
+
+
 def _format(path: Path, asked: str) -> str:
     if path.is_dir() != (asked == "sts") and asked != "auto":
         what = "a folder" if path.is_dir() else "a file"
@@ -124,6 +128,12 @@ def _format(path: Path, asked: str) -> str:
     if path.is_dir():
         return "sts"
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if suffix in _NOT_READ:
+        raise ConfigError(
+            f"data.path={path}: {suffix} files are not read for training; write one sentence a "
+            "line into a .txt, or a table (.tsv, .csv). Where the lines of this file are "
+            "sentences, set data.format=text"
+        )
     return {".tsv": "tsv", ".csv": "csv"}.get(suffix, "text")
 
 

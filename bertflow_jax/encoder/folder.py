@@ -60,6 +60,11 @@ def read_folder(folder: Path) -> EncoderFolder:
         return _read_own(folder)
     if is_there(folder / "modules.json"):
         return _read_sentence_transformers(folder)
+    if is_there(folder / "1_Pooling"):
+        raise ConfigError(
+            f"{folder / 'modules.json'} is missing, but 1_Pooling is there: nothing says which "
+            "modules follow the encoder. Copy it too, or delete 1_Pooling for the encoder alone"
+        )
     return EncoderFolder(folder)
 
 
