@@ -8,7 +8,7 @@ import pytest
 
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder import EncoderFolder, parse_pooling, read_folder
-from bertflow_jax.encoder.folder import write_folder_settings
+from bertflow_jax.encoder.folder import ST_MODULES, write_folder_settings
 from bertflow_jax.encoder.usage import Usage, read_usage
 from bertflow_jax.errors import (
     ConfigError,
@@ -265,9 +265,10 @@ def test_modules_of_wrong_types(tmp_path, module):
 def test_pooling_mode_of_a_wrong_type(tmp_path, mode):
     (tmp_path / "1_Pooling").mkdir()
     (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": mode}))
-    modules = [{"type": "x.Transformer", "path": ""}, {"type": "x.Pooling", "path": "1_Pooling"}]
+    places = {"Transformer": "", "Pooling": "1_Pooling"}
+    modules = [{"type": ST_MODULES + kind, "path": path} for kind, path in places.items()]
     (tmp_path / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(UnsupportedModelError):
+    with pytest.raises(UnsupportedModelError, match=r"1_Pooling/config\.json: pooling .* is not"):
         read_folder(tmp_path)
 
 

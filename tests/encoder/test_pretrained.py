@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bertflow_jax.embed import SentenceEncoder
+from bertflow_jax.encoder.folder import ST_MODULES
 from bertflow_jax.errors import ConfigError, WeightsError
 
 TEXTS = ["the dog", "a b c d e f g h", "dogs.", "b", "the dog . the dog ."]
@@ -90,7 +91,8 @@ def test_sentence_transformers_folder_is_honoured_unless_overridden(bert_folder)
     folder = bert_folder()
     kinds = ("Transformer", "1_Pooling", "2_Normalize")
     modules = [
-        {"path": "" if i == 0 else k, "type": f"x.{k[2:] if i else k}"} for i, k in enumerate(kinds)
+        {"path": "" if i == 0 else k, "type": f"{ST_MODULES}{k[2:] if i else k}"}
+        for i, k in enumerate(kinds)
     ]
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling").mkdir()
