@@ -17,6 +17,7 @@ import dataclasses
 import importlib
 import io
 import itertools
+import logging
 import os
 import resource
 import signal
@@ -59,7 +60,7 @@ def fuzz(part: str, inputs: int, seed: int, place: Path) -> Report:
     (place / "inputs").mkdir()
     (place / "empty").mkdir()
     report = Report()
-    with contextlib.chdir(place / "empty"), warnings.catch_warnings():
+    with contextlib.chdir(place / "empty"), warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")
         for case in itertools.islice(cases(place / "inputs", np.random.default_rng(seed)), inputs):
             report.inputs += 1
@@ -72,6 +73,18 @@ def fuzz(part: str, inputs: int, seed: int, place: Path) -> Report:
             if failure:
                 report.failures.append(f"{case.name}: {failure}")
     return report
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Show no warnings of the package, as of every damaged step that is passed over."""
+    logger = logging.getLogger("bertflow_jax")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _read(case: Case) -> tuple[str, str | None]:

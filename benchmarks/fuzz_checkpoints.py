@@ -7,7 +7,6 @@ parameters of the run that nothing happened to.
 """
 
 import itertools
-import logging
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,7 +37,6 @@ _LINES = [f"number {i} of the {word} lines" for i, word in enumerate(("big", "ol
 
 def cases(folder: Path, rng: np.random.Generator) -> Iterator[Case]:
     """Yield damaged runs without end, each in a new folder inside `folder`."""
-    logging.getLogger("bertflow_jax").setLevel(logging.ERROR)
     folder.mkdir(exist_ok=True)
     (folder / "text.txt").write_text("\n".join(_LINES))
     good, whole = folder / "good", folder / "whole"
