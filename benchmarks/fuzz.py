@@ -3,10 +3,10 @@
     python -m benchmarks.fuzz --inputs=1200 --seed=0 [--only=weights|data|checkpoints]
 
 Each part (`fuzz_weights`, `fuzz_data`, `fuzz_checkpoints`) is an endless stream of damaged inputs
-(`fuzz_case.Case`); one seed gives one stream. An input fails when anything but a `BertFlowError`
-escapes its reader, when it reads and the part finds the values wrong, when a file outside its
-folder is written or the working directory does not stay empty, when the reader takes more than
-4 GiB or more than a minute.
+(`fuzz_case.Case`); one seed gives one stream (of checkpoints only one like it). An input fails when
+anything but a `BertFlowError` escapes its reader, when it reads and the part finds the values
+wrong, when a file outside its folder is written or the working directory does not stay empty, when
+the reader takes more than 4 GiB or more than a minute.
 Prints every failure and what became of the others; exit code 1 where an input failed.
 """
 

@@ -4,6 +4,9 @@ A run of a small flow is saved at three steps, and of a copy of it one file is d
 another, or replaced by a folder or a link. It is then read as a user would: for embedding (the
 newest good step, or a step by number), or trained on with `resume`, which must end with the
 parameters of the run that nothing happened to.
+
+orbax names its files anew in every run, so that one seed gives damage of the same kinds here and
+not the same damage.
 """
 
 import itertools
@@ -16,7 +19,7 @@ import jax
 import numpy as np
 
 from benchmarks.fuzz_case import Case
-from benchmarks.fuzz_weight_damage import damages
+from benchmarks.fuzz_files import change, replace, swap
 from bertflow_jax.config import (
     CheckpointConfig,
     Config,
@@ -31,6 +34,7 @@ from bertflow_jax.restore import load_run
 from bertflow_jax.training.run import train
 
 _STEPS, _EVERY, _END = 6, 2, 8  # of the run, between two saves, and of the run that goes on
+_SAVED = range(_EVERY, _STEPS + 1, _EVERY)
 _RECORDS = ("metadata", "_METADATA", "_CHECKPOINT_METADATA")  # JSON
 _LINES = [f"number {i} of the {word} lines" for i, word in enumerate(("big", "old", "new") * 3)]
 
@@ -42,27 +46,27 @@ def cases(folder: Path, rng: np.random.Generator) -> Iterator[Case]:
     good, whole = folder / "good", folder / "whole"
     train(_config(folder, _STEPS), good)
     train(_config(folder, _END), whole)
-    saved = range(_EVERY, _STEPS + 1, _EVERY)
-    known = {step: _parameters(load_run(good, step).flow) for step in saved}
+    contents = {step: _content(good, step) for step in _SAVED}
+    known = {step: _parameters(load_run(good, step).flow) for step in _SAVED}
     final = _parameters(load_run(whole).flow)
-    vectors = {step: SentenceEncoder.from_checkpoint(good, step).encode(_LINES) for step in saved}
+    vectors = {step: SentenceEncoder.from_checkpoint(good, step).encode(_LINES) for step in _SAVED}
     for number in itertools.count():
         place = folder / "damaged"
         run = place / "run"
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(good, run)
         what = _damage(run, rng)
-        whole_steps = {step for step in saved if _content(run, step) == _content(good, step)}
+        whole_steps = {step for step in _SAVED if _content(run, step) == contents[step]}
         match rng.integers(6):
             case 0:
                 how, read = "resume", _resumes(folder, run, final)
             case 1 | 2:
-                hurt = [step for step in saved if step not in whole_steps] or list(saved)
+                hurt = [step for step in _SAVED if step not in whole_steps] or list(_SAVED)
                 step = hurt[rng.integers(len(hurt))]
                 how, read = f"step {step}", _reads_step(run, step, known[step])
                 whole_steps &= {step}
             case _:
-                wanted = [vectors[step] for step in saved if step >= max(whole_steps)]
+                wanted = [vectors[step] for step in _SAVED if step >= max(whole_steps)]
                 how, read = "newest", _reads_newest(run, wanted)
         yield Case(f"input {number}, {how}: {what}", _judged(read, run, bool(whole_steps)), place)
 
@@ -89,24 +93,13 @@ def _damage(run: Path, rng: np.random.Generator) -> str:
     newest = [path for path in files if f"checkpoints/{_STEPS}/" in str(path)]
     chosen = newest if rng.random() < 0.7 else files
     file = chosen[rng.integers(len(chosen))]
-    name = file.relative_to(run)
     match rng.integers(16):
         case 0 | 1:
-            beside = files[rng.integers(len(files))]
-            first, second = file.read_bytes(), beside.read_bytes()
-            file.write_bytes(second)
-            beside.write_bytes(first)
-            return f"{name} and {beside.relative_to(run)} swapped"
+            return swap(file, files, run, rng)
         case 2:
-            kind = rng.integers(3)
-            file.unlink()
-            if kind == 0:
-                file.mkdir()
-            elif kind == 1:
-                file.symlink_to(file.name)
-            return f"{name} is {('a folder', 'a link to itself', 'missing')[kind]}"
+            return replace(file, run, rng)
         case 3:
-            step, other = rng.permutation([2, 4, 6])[:2]
+            step, other = rng.permutation(_SAVED)[:2]
             checkpoints = run / "checkpoints"
             shutil.rmtree(checkpoints / str(other))
             shutil.copytree(checkpoints / str(step), checkpoints / str(other))
@@ -116,11 +109,7 @@ def _damage(run: Path, rng: np.random.Generator) -> str:
             if folder != run:
                 shutil.rmtree(folder)
                 return f"{folder.relative_to(run)} is missing"
-    data = file.read_bytes()
-    known = damages("x.json" if file.name in _RECORDS else file.name, data)
-    how = list(known)[rng.integers(len(known))]
-    file.write_bytes(known[how](data or b"\0", rng))
-    return f"{name}: {how}"
+    return change(file, run, rng, "x.json" if file.name in _RECORDS else file.name)
 
 
 def _parameters(flow: Any) -> list[np.ndarray]:

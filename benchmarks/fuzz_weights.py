@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.fuzz import tree
 from benchmarks.fuzz_case import Case
-from benchmarks.fuzz_weight_damage import damages
+from benchmarks.fuzz_files import change, replace, swap
 from benchmarks.fuzz_weight_folders import ENCODERS, PROCESSORS, write_good
 from bertflow_jax.convert.run import ConvertOptions, run_convert
 from bertflow_jax.embed import SentenceEncoder
@@ -52,32 +52,17 @@ def _damage(place: Path, good: Path, rng: np.random.Generator) -> str:
     # Every second one is of the weights themselves, however many other files there are.
     chosen = weights if rng.random() < 0.5 else files
     file = chosen[rng.integers(len(chosen))]
-    name = file.relative_to(place)
     others = sorted(path for path in good.rglob("*") if path.is_file())
     match rng.integers(20):
         case 0:
             other = others[rng.integers(len(others))]
             shutil.copyfile(other, file)
-            return f"{name} is {other.relative_to(good)}"
+            return f"{file.relative_to(place)} is {other.relative_to(good)}"
         case 1:
-            beside = files[rng.integers(len(files))]
-            first, second = file.read_bytes(), beside.read_bytes()
-            file.write_bytes(second)
-            beside.write_bytes(first)
-            return f"{name} and {beside.relative_to(place)} swapped"
+            return swap(file, files, place, rng)
         case 2:
-            file.unlink()
-            kind = rng.integers(3)
-            if kind == 0:
-                file.mkdir()
-            elif kind == 1:
-                file.symlink_to(file.name)
-            return f"{name} is {('a folder', 'a link to itself', 'missing')[kind]}"
-    data = file.read_bytes()
-    known = damages(file.name, data)
-    how = list(known)[rng.integers(len(known))]
-    file.write_bytes(known[how](data or b"\0", rng))
-    return f"{name}: {how}"
+            return replace(file, place, rng)
+    return change(file, place, rng, file.name)
 
 
 def _reader(kind: str, place: Path) -> Callable[[], object]:

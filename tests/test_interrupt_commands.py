@@ -66,13 +66,12 @@ COMMANDS = {
     "apply": (
         [
             *("bertflow_jax.postprocess", "apply", "--model=fitted", "--input=given.npy"),
-            "--output=mapped.npy",
+            *("--output=mapped.npy", "--normalize"),
         ],
         ["call bertflow_jax.postprocess.apply_files:unit_rows", "rename mapped.npy.unfinished"],
     ),
     "doctor": (["bertflow_jax.doctor"], ["call subprocess:Popen._wait"]),
 }
-COMMANDS["apply"][0].append("--normalize")
 START = ["import absl", "import jax"]
 STRIKES = [
     (command, point)
