@@ -93,8 +93,14 @@ def _one_message() -> Iterator[None]:
     threads end later, some of the coroutines with the interpreter.
     """
     before = sys.unraisablehook
-    for name, dropped in _FILTERS.items():
-        logging.getLogger(name).addFilter(dropped)
+    # Those of an operation that failed before this one are its, and stay.
+    added = [
+        (logger, dropped)
+        for name, dropped in _FILTERS.items()
+        if dropped not in (logger := logging.getLogger(name)).filters
+    ]
+    for logger, dropped in added:
+        logger.addFilter(dropped)
     ours = _filter_unraisable()
     try:
         yield
@@ -102,8 +108,8 @@ def _one_message() -> Iterator[None]:
         atexit.unregister(_filter_unraisable)
         atexit.register(_filter_unraisable)
         raise
-    for name, dropped in _FILTERS.items():
-        logging.getLogger(name).removeFilter(dropped)
+    for logger, dropped in added:
+        logger.removeFilter(dropped)
     if sys.unraisablehook is ours:
         sys.unraisablehook = before
 
