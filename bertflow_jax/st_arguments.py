@@ -23,6 +23,7 @@ import numpy as np
 
 from bertflow_jax.checks import check_count, check_switch
 from bertflow_jax.errors import InputError
+from bertflow_jax.unit_rows import unit_rows
 
 Result = TypeVar("Result")
 
@@ -156,9 +157,7 @@ class ResultForm:
         if self.truncate_dim is None:
             return vectors
         kept = vectors[:, : self.truncate_dim]
-        if not self.normalize:
-            return kept
-        return kept / np.maximum(np.linalg.norm(kept, axis=1, keepdims=True), 1e-12)
+        return unit_rows(kept) if self.normalize else kept
 
     def convert(self, vectors: np.ndarray, single: bool) -> Any:
         """Return float32[N, E], its only row for a `single` text, in the form asked for."""

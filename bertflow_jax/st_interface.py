@@ -9,6 +9,7 @@ from scipy.spatial.distance import cdist
 
 from bertflow_jax.encoder.pretrained import Encoder
 from bertflow_jax.errors import InputError
+from bertflow_jax.unit_rows import unit_rows
 
 _DISTANCES = {"euclidean": "euclidean", "manhattan": "cityblock"}  # scipy's names
 SIMILARITIES = ("cosine", "dot", *_DISTANCES)
@@ -79,7 +80,7 @@ class SentenceTransformersInterface:
         if kind in _DISTANCES:
             return _single(-cdist(a, b, _DISTANCES[kind]), kind)
         if kind == "cosine":
-            return _unit(a) @ _unit(b).T
+            return unit_rows(a) @ unit_rows(b).T
         if _is_tame(a, b):
             return a @ b.T
         return _single(a.astype(np.float64) @ b.astype(np.float64).T, kind)
@@ -91,7 +92,7 @@ class SentenceTransformersInterface:
             raise InputError(f"matching rows are needed, not {a.shape} and {b.shape}")
         kind = self._similarity_kind()
         if kind == "cosine":
-            return np.einsum("nd,nd->n", _unit(a), _unit(b))
+            return np.einsum("nd,nd->n", unit_rows(a), unit_rows(b))
         x, y = a.astype(np.float64), b.astype(np.float64)
         if kind in _DISTANCES:
             order = 2 if kind == "euclidean" else 1
@@ -168,15 +169,6 @@ def _rows(vectors: Any, name: str) -> NDArray[np.float32]:
             "would mean nothing"
         )
     return rows
-
-
-def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Scale rows to length 1; a zero row stays zero."""
-    # The largest number first: the squares of very long and very short vectors leave float32.
-    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0)
-    largest[largest == 0] = 1
-    rows = rows / largest
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1)
 
 
 def _is_tame(a: NDArray[np.float32], b: NDArray[np.float32]) -> bool:

@@ -67,6 +67,14 @@ def make_embed_fn(
 
 
 def unit_length(x: jax.Array) -> jax.Array:
-    """Scale the rows of float32[B, D] to Euclidean length 1; a zero row stays zero."""
+    """Scale the rows of float32[B, D] to Euclidean length 1; a zero row stays zero.
+
+    As `unit_rows.unit_rows`, whatever the length: but numbers below the smallest normal one are 0
+    to most devices.
+    """
+    # The squares of very long and very short rows leave float32. Powers of two, because a compiled
+    # division by the largest number is a product with 1 / it, which may itself be 0 to the device.
+    largest = jnp.max(jnp.abs(x), axis=-1, keepdims=True, initial=0)
+    x = x * jnp.where(largest > 2.0**50, 2.0**-84, jnp.where(largest < 2.0**-50, 2.0**104, 1.0))
     norm = jnp.linalg.norm(x, axis=-1, keepdims=True)
-    return x / jnp.maximum(norm, 1e-12)
+    return x / jnp.where(norm > 0, norm, 1)

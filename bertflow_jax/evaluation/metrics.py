@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bertflow_jax.errors import InputError
+from bertflow_jax.unit_rows import unit_rows
 
 AGGREGATIONS = ("all", "mean", "wmean")
 # Parallel vectors give 1 +- 1e-15: without rounding, a collapsed encoder's noise would be ranked.
@@ -45,7 +46,7 @@ def cosine_similarity(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
       InputError: the shapes differ, or a value is NaN or infinite (the row is named).
     """
     left, right = matching_rows(a, b)
-    cosine = np.sum(_unit_rows(left) * _unit_rows(right), axis=1)
+    cosine = np.sum(unit_rows(left) * unit_rows(right), axis=1)
     return np.round(np.clip(cosine, -1.0, 1.0), _DECIMALS)
 
 
@@ -70,13 +71,6 @@ def check_finite(embeddings: NDArray[np.floating]) -> None:
             f"{bad.size} of {len(embeddings)} embeddings are not finite (first: row {bad[0]}); "
             "a score of them would mean nothing: check the model and its compute dtype"
         )
-
-
-def _unit_rows(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return rows of length 1 (zero rows stay zero), without overflow of the squares."""
-    largest = np.max(np.abs(x), axis=1, keepdims=True, initial=0.0)
-    scaled = x / np.where(largest > 0, largest, 1.0)
-    return scaled / np.where(largest > 0, np.linalg.norm(scaled, axis=1, keepdims=True), 1.0)
 
 
 def correlation(similarities: ArrayLike, gold: ArrayLike) -> Correlation:

@@ -6,16 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bertflow_jax.errors import DataError, InputError
 from bertflow_jax.paths import output_path, user_path
 from bertflow_jax.postprocess.vector_files import VectorFile, open_vectors
 from bertflow_jax.postprocess.vector_output import check_output, vector_writer
 from bertflow_jax.progress import progress_bar
+from bertflow_jax.unit_rows import unit_rows
 
 _log = logging.getLogger(__name__)
-_LEAST_NORM = 1e-12  # as `encoder.embedding.unit_length`: a zero row stays zero
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,11 +85,7 @@ def _write(
                 rows = function(block.vectors)
             except InputError as error:
                 raise DataError(f"{vectors.path}, from row {block.first} on: {error}") from error
-            write(block, unit_rows(rows) if normalize else rows)
+            if normalize:
+                rows = unit_rows(rows.astype(np.float64)).astype(np.float32)
+            write(block, rows)
             bar.update(len(rows))
-
-
-def unit_rows(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Scale the rows of float32[N, K] to Euclidean length 1; a zero row stays zero."""
-    norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
-    return (rows / np.maximum(norms, _LEAST_NORM)).astype(np.float32)

@@ -1,0 +1,65 @@
+"""Very long and very short vectors, and maps of too few directions. Each test names the bug."""
+
+import jax
+import numpy as np
+import pytest
+
+from bertflow_jax import Reduce, SentenceEncoder
+from bertflow_jax.encoder.embedding import unit_length
+from bertflow_jax.evaluation.metrics import cosine_similarity
+from bertflow_jax.postprocess import Center
+from bertflow_jax.postprocess.apply_files import ApplyOptions, run_apply
+
+TEXTS = ["a man", "b dog", "cat sat", "the market", "x y z"]
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return SentenceEncoder.from_pretrained("mini_bert")
+
+
+@pytest.mark.parametrize("size", [1e-37, 1e-30, 1e-14, 1e-13, 1, 1e17, 1e20, 1e25, 1e38])
+def test_unit_length_on_a_device(size):
+    """Bug: 0 for rows beyond 1e19, whose squares overflow, and 0.3 or 0 for those below 1e-12."""
+    rows = np.array([[1.0, 2.0, -3.0], [0.0, 0.0, 0.0], [3.0, 0.0, 0.0]])
+    wanted = rows / np.array([[np.sqrt(14)], [1], [3]])
+    found = jax.jit(unit_length)((rows * size).astype(np.float32))
+    np.testing.assert_allclose(found, wanted, rtol=5e-7)
+
+
+def test_unit_length_of_numbers_below_the_normal_ones_is_no_nan():
+    """Bug: 0 / 0 where the device takes them for 0 in the division, but not in the comparison."""
+    found = np.asarray(jax.jit(unit_length)(np.full((1, 4), 1e-42, np.float32)))
+    assert np.abs(found - 0.5).max() < 1e-6 or (found == 0).all()
+
+
+@pytest.mark.parametrize("truncate_dim", [None, 3])
+@pytest.mark.parametrize("size", [1e-30, 1e-14, 1e17, 1e20, 1e25])
+def test_encode_with_normalize(encoder, size, truncate_dim):
+    """Bug: vectors of zeros from `normalize=True`, and others from `truncate_dim` with it."""
+    reduce = Reduce(4).fit(encoder.encode(TEXTS))
+    wanted = reduce.transform(encoder.encode(["a man plays"]))[:, :truncate_dim]
+    wanted = wanted / np.linalg.norm(wanted)
+    reduce._matrix = reduce.matrix * size
+    mapped = encoder.with_postprocess(reduce)
+    found = mapped.encode(["a man plays"], normalize=True, truncate_dim=truncate_dim)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1e-44, 1e-20, 1e-14, 1e-10, 1e30, 1e36])
+def test_apply_with_normalize(tmp_path, monkeypatch, size):
+    """Bug: lengths of 1e-8 and 0.1 in the file where float32 holds the vectors well."""
+    monkeypatch.chdir(tmp_path)
+    u = size * np.round(4 * np.random.default_rng(0).normal(size=(40, 6)))
+    u[39] = -u[:39].sum(axis=0)  # mean 0
+    np.save("u.npy", u)
+    Center().fit(u).save("center")
+    run_apply(ApplyOptions("center", "u.npy", "unit.npy", normalize=True))
+    lengths = np.linalg.norm(np.load("unit.npy").astype(np.float64), axis=1)
+    np.testing.assert_allclose(lengths, 1, rtol=1e-6)
+
+
+def test_cosine_of_the_shortest_vectors():
+    """Bug: a norm of squares that are 0; the same helper for every length."""
+    tiny = np.array([[5e-324, 5e-324], [1e308, 1e308]])
+    np.testing.assert_allclose(cosine_similarity(tiny, tiny[::-1]), 1, rtol=1e-12)
