@@ -138,18 +138,16 @@ class AffineProcessor(HubFolder, SklearnApi):
           InputError: the map is no change of variables to N(0, I) (directions are removed, or are
             given another variance than 1).
         """
-        _, matrix, _ = self._fitted()
+        _, matrix, inverse = self._fitted()
         self._require_density("log_prob")
-        if matrix.ndim == 1:
-            sign, log_det = float(np.prod(np.sign(matrix))), 0.0
-            if sign:
-                log_det = float(np.log(np.abs(matrix)).sum())
-        else:
-            sign, log_det = np.linalg.slogdet(matrix)
-        if sign == 0:
+        if _rank(matrix, inverse) < len(matrix):
             raise InputError(
                 "the embeddings do not vary in every direction, so they have no density"
             )
+        if matrix.ndim == 1:
+            log_det = float(np.log(np.abs(matrix)).sum())
+        else:
+            log_det = float(np.linalg.slogdet(matrix)[1])
         z = np.asarray(self.transform(embeddings), np.float64)
         log_prior = -0.5 * (np.square(z).sum(axis=1) + z.shape[1] * math.log(2 * math.pi))
         with np.errstate(over="ignore"):  # what float32 cannot hold is refused by name
@@ -264,6 +262,17 @@ def affine_transform(params: Any, u: jax.Array) -> jax.Array:
 
 def _times(rows: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     return rows * matrix if matrix.ndim == 1 else rows @ matrix
+
+
+def _rank(matrix: NDArray[np.float64], inverse: NDArray[np.float64]) -> int:
+    """Return the rank of A, which is the trace of the projection A A^+.
+
+    The determinant of a singular matrix that is a product, as that of ZCA, is rounding and not 0.
+    """
+    if matrix.ndim == 1:
+        return int(np.count_nonzero(matrix))
+    trace = np.sum(matrix * inverse.T)
+    return int(np.round(trace)) if np.isfinite(trace) else 0
 
 
 def _by_rows(

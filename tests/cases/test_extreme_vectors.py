@@ -3,9 +3,11 @@
 import jax
 import numpy as np
 import pytest
+import scipy.stats
 
-from bertflow_jax import Reduce, SentenceEncoder
+from bertflow_jax import Reduce, SentenceEncoder, Whitening
 from bertflow_jax.encoder.embedding import unit_length
+from bertflow_jax.errors import InputError
 from bertflow_jax.evaluation.metrics import cosine_similarity
 from bertflow_jax.postprocess import Center
 from bertflow_jax.postprocess.apply_files import ApplyOptions, run_apply
@@ -63,3 +65,33 @@ def test_cosine_of_the_shortest_vectors():
     """Bug: a norm of squares that are 0; the same helper for every length."""
     tiny = np.array([[5e-324, 5e-324], [1e308, 1e308]])
     np.testing.assert_allclose(cosine_similarity(tiny, tiny[::-1]), 1, rtol=1e-12)
+
+
+def redundant():
+    """float64[200, 8] of rank 7."""
+    u = np.random.default_rng(0).normal(size=(200, 8))
+    u[:, 7] = u[:, 0] + u[:, 1]
+    return u
+
+
+@pytest.mark.parametrize("kind", ["pca", "zca"])
+def test_no_density_of_redundant_dimensions(kind, tmp_path):
+    """Bug: a number from the determinant of ZCA's singular matrix, which is rounding and not 0."""
+    u = redundant()
+    fitted = Whitening(kind=kind).fit(u)
+    fitted.save(tmp_path / "white")
+    for white in (fitted, Whitening.load(tmp_path / "white")):
+        for function in (white.log_prob, white.score):
+            with pytest.raises(InputError, match="do not vary in every direction"):
+                function(u)
+
+
+@pytest.mark.parametrize("kind", ["pca", "zca"])
+@pytest.mark.parametrize("unit", [1, 1e3, 1e6, 1e9])
+def test_a_dimension_in_another_unit_keeps_the_density(kind, unit):
+    """Bug: full rank taken for a lower one because one dimension is much larger."""
+    even = redundant()[:, :7]
+    normal = scipy.stats.multivariate_normal(even.mean(axis=0), np.cov(even.T, bias=True))
+    u = even * np.array([unit, 1, 1, 1, 1, 1, 1])
+    found = Whitening(kind=kind).fit(u).log_prob(u)
+    np.testing.assert_allclose(found, normal.logpdf(even) - np.log(unit), rtol=1e-5)
