@@ -78,13 +78,16 @@ def _without_objects(embeddings: Any, array: np.ndarray) -> np.ndarray:
     return embeddings.to_numpy(np.float64, na_value=np.nan)
 
 
-def check_results(results: np.ndarray, what: str, first: int = 0) -> np.ndarray:
-    """Return float32[N, ...] computed from rows, or raise InputError naming one that overflowed.
+def check_results(
+    results: np.ndarray, what: str, first: int = 0, exact: np.ndarray | None = None
+) -> np.ndarray:
+    """Return float32[N, ...] computed from rows, or raise InputError naming one that is lost.
 
     Args:
       results: one entry a row.
       what: made them, for the message, as `whitening`.
       first: number of the first row.
+      exact: the same in float64: a row that is all 0 in `results` alone is lost too.
     """
     entries = tuple(range(1, results.ndim))
     bad = np.flatnonzero(~np.isfinite(results).all(axis=entries))
@@ -93,4 +96,11 @@ def check_results(results: np.ndarray, what: str, first: int = 0) -> np.ndarray:
             f"row {first + bad[0]}: what {what} makes of it is beyond float32; its values lie too "
             "far from those of the fit"
         )
+    if exact is not None:
+        lost = np.flatnonzero(exact.any(axis=entries) & ~results.any(axis=entries))
+        if lost.size:
+            raise InputError(
+                f"row {first + lost[0]}: what {what} makes of it is below float32, all zeros; "
+                "multiply the embeddings by a large constant before the fit"
+            )
     return results

@@ -112,7 +112,7 @@ class AffineProcessor(HubFolder, SklearnApi):
         """Map embeddings float[N, D] to float32[N, K]; computed in float64.
 
         Raises:
-          InputError: as `fit`; a row whose image float32 cannot hold.
+          InputError: as `fit`; a row whose image float32 cannot hold, or holds as zeros alone.
         """
         mean, matrix, _ = self._fitted()
         check_columns(embeddings, self._names)
@@ -283,7 +283,8 @@ def _by_rows(
     """Apply a function float64[n, D] -> float64[n, K] to a few rows at a time."""
     parts = []
     for i in range(0, max(1, len(rows)), _ROWS):
-        with np.errstate(over="ignore", invalid="ignore"):
-            part = function(rows[i : i + _ROWS].astype(np.float64)).astype(np.float32)
-        parts.append(check_results(part, what, i))
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            exact = function(rows[i : i + _ROWS].astype(np.float64))
+            part = exact.astype(np.float32)
+        parts.append(check_results(part, what, i, exact))
     return np.concatenate(parts)

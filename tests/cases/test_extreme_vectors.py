@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from bertflow_jax import Reduce, SentenceEncoder, Whitening
+from bertflow_jax import NATSV, Reduce, SentenceEncoder, Whitening
 from bertflow_jax.encoder.embedding import unit_length
 from bertflow_jax.errors import InputError
 from bertflow_jax.evaluation.metrics import cosine_similarity
@@ -95,3 +95,30 @@ def test_a_dimension_in_another_unit_keeps_the_density(kind, unit):
     u = even * np.array([unit, 1, 1, 1, 1, 1, 1])
     found = Whitening(kind=kind).fit(u).log_prob(u)
     np.testing.assert_allclose(found, normal.logpdf(even) - np.log(unit), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [Center, lambda: Reduce(2), lambda: NATSV(1)])
+def test_a_row_below_float32_is_refused(kind):
+    """Bug: rows of zeros, whose every cosine is 0, while a row beyond float32 is refused."""
+    u = np.random.default_rng(0).normal(size=(50, 8)) * 1e-50
+    fitted = kind().fit(u)
+    u[0] *= 1e20
+    with pytest.raises(InputError, match=r"row 1: what .* is below float32, all zeros"):
+        fitted.transform(u)
+    assert fitted.transform(u[:1]).any()
+
+
+def test_an_inverse_below_float32_is_refused():
+    """Bug: as above, of the way back."""
+    u = np.random.default_rng(0).normal(size=(50, 8)) * 1e-50
+    u = np.concatenate([u, -u])  # mean 0, which no row lies below
+    white = Whitening().fit(u)
+    with pytest.raises(InputError, match=r"row 0: what the inverse of whitening .* below float32"):
+        white.inverse_transform(white.transform(u))
+
+
+def test_a_row_that_is_the_mean_is_still_zero():
+    """Bug: the zeros that are right refused with the others; single zeros refused."""
+    u = np.array([[0.0, 2.0], [0.0, -2.0], [0.0, 0.0], [1e-60, 1.0], [-1e-60, -1.0]])
+    found = Center().fit(u).transform(u)
+    np.testing.assert_array_equal(found, u.astype(np.float32))
