@@ -1,10 +1,11 @@
 """Files of vectors, read in blocks of rows: .npy, .parquet, or the parts of `bertflow_jax.embed`.
 
 Nothing is ever unpickled, and no more than a block is in memory. A row that is null, of another
-width or not finite is an error that names file and row.
+width or not finite is an error that names file and row; so is a file that changes meanwhile.
 """
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -98,6 +99,7 @@ class NpyVectors:
         """Read the header; raises DataError."""
         self.path = path
         self.files: tuple[Path, ...] = (path,)
+        self._state = file_state(path)
         array = self.mapped()
         if array.ndim != 2 or array.dtype.kind not in "fiu":
             raise DataError(
@@ -109,6 +111,7 @@ class NpyVectors:
 
     def mapped(self) -> NDArray[Any]:
         """Return the array, memory-mapped; raises DataError where it cannot be."""
+        check_unchanged(self.path, self._state)
         try:
             with self.path.open("rb") as file:
                 magic = file.read(len(_MAGIC))
@@ -133,10 +136,9 @@ class NpyVectors:
         for first in range(0, self.rows, size):
             # Mapped anew for every block: what stays mapped counts as memory of the process.
             array = self.mapped()
-            if array.shape != (self.rows, self.features):
-                raise DataError(f"{self.path} changed while it was read; start again")
             part = np.array(array[first : first + size], order="C")
             del array
+            check_unchanged(self.path, self._state)
             check_finite(self.path, part, first)
             yield Block(first, part)
 
@@ -196,6 +198,24 @@ def _part_names(index: Path) -> list[str]:
 def block_rows(features: int) -> int:
     """Return how many rows of D = features numbers make a block."""
     return max(1, min(_BLOCK_ROWS, _BLOCK_NUMBERS // features))
+
+
+def file_state(path: Path) -> tuple[int, int, int] | None:
+    """Return what differs once a file is replaced or written to; None where it is gone."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def check_unchanged(path: Path, state: tuple[int, int, int] | None) -> None:
+    """Raise DataError where a file is not the one that `file_state` saw.
+
+    Its blocks would be of several versions.
+    """
+    if file_state(path) != state:
+        raise DataError(f"{path} changed while it was read; start again")
 
 
 def _check_shape(path: Path, rows: int, features: int) -> None:

@@ -9,7 +9,13 @@ from numpy.typing import NDArray
 
 from bertflow_jax.data.parquet_rows import import_pyarrow_parquet
 from bertflow_jax.errors import DataError
-from bertflow_jax.postprocess.vector_files import Block, block_rows, check_finite
+from bertflow_jax.postprocess.vector_files import (
+    Block,
+    block_rows,
+    check_finite,
+    check_unchanged,
+    file_state,
+)
 
 _USUAL = "vector"  # the name that `bertflow_jax.embed` gives
 
@@ -29,6 +35,7 @@ class ParquetVectors:
 
         self.path = path
         self.files: tuple[Path, ...] = (path,)
+        self._state = file_state(path)
         try:
             with parquet.ParquetFile(path) as opened:
                 self.schema, self.rows = opened.schema_arrow, opened.metadata.num_rows
@@ -55,12 +62,15 @@ class ParquetVectors:
         try:
             # Not pre-buffered: a row group may hold more than memory does.
             with parquet.ParquetFile(self.path, pre_buffer=False, buffer_size=2**20) as opened:
+                check_unchanged(self.path, self._state)
                 for batch in opened.iter_batches(block_rows(self.features)):
+                    check_unchanged(self.path, self._state)
                     vectors = self._matrix(batch.column(self.column), first)
                     check_finite(self.path, vectors, first)
                     yield Block(first, vectors, batch)
                     first += len(vectors)
         except (pyarrow.ArrowException, OSError) as error:
+            check_unchanged(self.path, self._state)
             raise DataError(f"{self.path} cannot be read as Parquet: {error}") from error
         if first != self.rows:
             raise DataError(f"{self.path} changed while it was read; start again")

@@ -1,0 +1,90 @@
+"""Files of vectors that change, or hold something else than they say. Each test names the bug."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bertflow_jax.errors import DataError
+from bertflow_jax.postprocess import vector_files
+from bertflow_jax.postprocess.vector_files import open_vectors
+
+D = 6
+
+
+def rows(n=100, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, D)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Blocks of 7 rows in a folder of their own."""
+    monkeypatch.setattr(vector_files, "_BLOCK_ROWS", 7)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(path, vectors):
+    if path.endswith(".npy"):
+        np.save(path, vectors)
+    else:
+        pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+        made = pyarrow.table({"vector": pyarrow.array(list(vectors))})
+        pytest.importorskip("pyarrow.parquet").write_table(made, path, row_group_size=10)
+
+
+def replace(path):
+    """As a job does that ends: another file of the same name and shape."""
+    write(f"new-{path}", rows(seed=1))
+    os.replace(f"new-{path}", path)
+
+
+def overwrite(path):
+    """The same file with other numbers, its size and all its names kept."""
+    content = Path(path).read_bytes()
+    state = os.stat(path)
+    with open(path, "r+b") as file:
+        file.write(content)
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns + 1))
+
+
+def remove(path):
+    os.remove(path)
+
+
+@pytest.mark.parametrize("change", [replace, overwrite, remove])
+@pytest.mark.parametrize("path", ["v.npy", "v.parquet"])
+@pytest.mark.parametrize("after", [0, 3])
+def test_a_file_that_changes_while_it_is_read(path, change, after):
+    """Bug: rows of the old file followed by rows of the new one, both of the same shape."""
+    write(path, rows())
+    vectors, read = open_vectors(Path(path)), []
+    if not after:
+        change(path)
+
+    def read_all():
+        for block in vectors.blocks():
+            read.append(block.vectors)
+            if len(read) == after:
+                change(path)
+
+    with pytest.raises(DataError, match=f"{path} changed while it was read; start again"):
+        read_all()
+    np.testing.assert_array_equal(np.concatenate([rows(0), *read]), rows()[: 7 * after])
+
+
+def test_a_file_that_changes_while_a_block_is_copied(monkeypatch):
+    """Bug: the last block, after which nothing is mapped that could tell."""
+    np.save("v.npy", rows(5))
+    vectors = open_vectors(Path("v.npy"))
+    mapped = vectors.mapped
+
+    def late():
+        array = mapped()
+        replace("v.npy")
+        return array
+
+    monkeypatch.setattr(vectors, "mapped", late)
+    with pytest.raises(DataError, match=r"v\.npy changed while it was read"):
+        next(vectors.blocks())
