@@ -155,11 +155,17 @@ class PartVectors:
                 "every part is there; finish the job, or name a .npy or .parquet file"
             )
         self.path = path
-        self._parts = [NpyVectors(path / name) for name in _part_names(index)]
+        listed = _listed_parts(index)
+        self._parts = [NpyVectors(path / name) for name in listed]
         self.files: tuple[Path, ...] = (index, *(part.path for part in self._parts))
         self.rows = sum(part.rows for part in self._parts)
         self.features = self._parts[0].features
-        for part in self._parts:
+        for part, rows in zip(self._parts, listed.values(), strict=True):
+            if part.rows != rows:
+                raise DataError(
+                    f"{part.path} holds {part.rows} vectors, {index} says {rows}; embed the texts "
+                    "again"
+                )
             if part.features != self.features:
                 raise DataError(
                     f"{part.path} holds vectors of {part.features} dimensions, the first part of "
@@ -175,8 +181,8 @@ class PartVectors:
             start += part.rows
 
 
-def _part_names(index: Path) -> list[str]:
-    """Return the files that index.json lists; raises DataError where it is not one of ours."""
+def _listed_parts(index: Path) -> dict[str, int]:
+    """Return file -> rows as index.json has them; raises DataError where it is not one of ours."""
     try:
         parts = read_json_object(index)["parts"]
         listed = [(part["file"], part["start"], part["stop"]) for part in parts]
@@ -192,7 +198,12 @@ def _part_names(index: Path) -> list[str]:
             f"{index} lists no parts that follow each other; it is not the index of "
             "bertflow_jax.embed"
         )
-    return [name for name, _, _ in listed]
+    rows: dict[str, int] = {}
+    for name, start, stop in listed:
+        if name in rows:
+            raise DataError(f"{index} lists {name} twice; embed the texts again")
+        rows[name] = stop - start
+    return rows
 
 
 def block_rows(features: int) -> int:

@@ -1,5 +1,6 @@
 """Files of vectors that change, or hold something else than they say. Each test names the bug."""
 
+import json
 import os
 from pathlib import Path
 
@@ -88,3 +89,32 @@ def test_a_file_that_changes_while_a_block_is_copied(monkeypatch):
     monkeypatch.setattr(vectors, "mapped", late)
     with pytest.raises(DataError, match=r"v\.npy changed while it was read"):
         next(vectors.blocks())
+
+
+def write_parts(*listed):
+    """A folder of two parts of 50 rows, and an index of these (file, start, stop)."""
+    os.mkdir("parts")
+    for i in range(2):
+        np.save(f"parts/part-{i}.npy", rows()[50 * i : 50 * (i + 1)])
+    parts = [{"file": f"part-{i}.npy", "start": start, "stop": stop} for i, start, stop in listed]
+    Path("parts/index.json").write_text(json.dumps({"parts": parts}))
+
+
+@pytest.mark.parametrize("n", [30, 51])
+@pytest.mark.parametrize("i", [0, 1])
+def test_a_part_of_other_rows_than_its_index_says(i, n):
+    """Bug: all later rows under the numbers of other texts."""
+    write_parts((0, 0, 50), (1, 50, 100))
+    blocks = open_vectors(Path("parts")).blocks()
+    np.testing.assert_array_equal(np.concatenate([b.vectors for b in blocks]), rows())
+    np.save(f"parts/part-{i}.npy", rows(n))
+    words = rf"part-{i}\.npy holds {n} vectors, parts/index\.json says 50"
+    with pytest.raises(DataError, match=words):
+        open_vectors(Path("parts"))
+
+
+def test_a_part_that_is_listed_twice():
+    """Bug: the rows of one part in the place of another's."""
+    write_parts((0, 0, 50), (0, 50, 100))
+    with pytest.raises(DataError, match=r"index\.json lists part-0\.npy twice"):
+        open_vectors(Path("parts"))
