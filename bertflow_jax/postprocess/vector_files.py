@@ -119,7 +119,7 @@ class NpyVectors:
                 what = "is no .npy file" if magic else "is empty"
                 raise DataError(f"{self.path} {what}; save an array float[N, D] with numpy.save")
             with np.errstate(over="ignore"):  # an absurd shape, which the size of the file refutes
-                return np.load(self.path, mmap_mode="r", allow_pickle=False)
+                array = np.load(self.path, mmap_mode="r", allow_pickle=False)
         except NPY_DAMAGE as error:
             if isinstance(error, DataError):
                 raise
@@ -129,6 +129,13 @@ class NpyVectors:
                     "vectors as one numeric array [N, D] (numpy.stack makes one of a list)"
                 ) from error
             raise DataError(f"{self.path} cannot be read as .npy: {error}") from error
+        rest = self._state[1] - array.offset - array.nbytes if self._state else 0
+        if rest:
+            raise DataError(
+                f"{self.path} holds {rest} bytes behind its array of shape {list(array.shape)}; "
+                "save one array a file (numpy.concatenate joins several)"
+            )
+        return array
 
     def blocks(self) -> Iterator[Block]:
         """Yield all rows in order; raises DataError naming file and row."""

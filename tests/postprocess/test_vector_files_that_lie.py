@@ -118,3 +118,28 @@ def test_a_part_that_is_listed_twice():
     write_parts((0, 0, 50), (0, 50, 100))
     with pytest.raises(DataError, match=r"index\.json lists part-0\.npy twice"):
         open_vectors(Path("parts"))
+
+
+@pytest.mark.parametrize("rest", ["array", "byte"])
+def test_bytes_behind_the_array(rest):
+    """Bug: the second of two arrays that were saved into one file was left out."""
+    with open("v.npy", "wb") as file:
+        np.save(file, rows())
+        if rest == "array":
+            np.save(file, rows(7))
+        else:
+            file.write(b"\n")
+    count = 1 if rest == "byte" else 128 + 7 * D * 4
+    words = rf"v\.npy holds {count} bytes behind its array of shape \[100, 6\]; save one array"
+    with pytest.raises(DataError, match=words):
+        open_vectors(Path("v.npy"))
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+@pytest.mark.parametrize("order", "CF")
+def test_a_file_that_ends_with_its_array_is_read(version, order):
+    """Bug: the length of the header miscounted, and every such file refused."""
+    with open("v.npy", "wb") as file:
+        np.lib.format.write_array(file, np.array(rows(), order=order), version=version)
+    blocks = open_vectors(Path("v.npy")).blocks()
+    np.testing.assert_array_equal(np.concatenate([block.vectors for block in blocks]), rows())
