@@ -18,29 +18,14 @@ def check_embeddings(
       exact: return float64[N, D] where float32 cannot hold the numbers as given.
 
     Raises:
-      InputError: another shape or kind, no dimension, a masked array, a row that is not finite.
+      InputError: as `as_numbers`; another shape, no dimension, a row that is not finite.
     """
-    if np.ma.isMaskedArray(embeddings):
-        raise InputError(
-            "embeddings are a masked array, whose mask would be ignored; drop the masked rows "
-            "(embeddings[~mask.any(axis=1)].data) or fill them (embeddings.filled(...))"
-        )
-    if hasattr(embeddings, "toarray"):
-        raise InputError(
-            "embeddings are a sparse matrix; give a dense one (embeddings.toarray()): centring "
-            "would fill it anyway"
-        )
-    try:
-        array = np.asarray(embeddings)
-    except ValueError as error:
-        raise InputError(f"embeddings are not an array of shape [N, D]: {error}") from error
+    array = as_numbers(embeddings, "embeddings")
     if array.dtype.kind == "O":
         array = _without_objects(embeddings, array)
     if array.ndim != 2 or array.dtype.kind not in "fiu":
         hint = ""
-        if array.dtype.kind == "c":
-            hint = "; Complex data not supported"
-        elif array.ndim == 1 and array.dtype.kind in "fiu":
+        if array.ndim == 1 and array.dtype.kind in "fiu":
             hint = "; Reshape your data: embeddings[None] makes one row of one vector"
         raise InputError(
             f"embeddings must be a numeric array of shape [N, D], not {array.dtype}"
@@ -65,6 +50,66 @@ def check_embeddings(
             f"range; {bad.size} such row(s))"
         )
     return array
+
+
+def as_numbers(values: Any, name: str) -> np.ndarray:
+    """Return values as an array of real numbers (or objects) that leaves nothing of them out.
+
+    Args:
+      values: an array, a data frame, or nested lists of arrays or numbers.
+      name: of the values, for messages, in the plural.
+
+    Raises:
+      InputError: a mask, an imaginary part, text, times, a sparse matrix, or what is no array.
+    """
+    if hasattr(values, "toarray"):
+        raise InputError(
+            f"{name} are a sparse matrix; give a dense one (x.toarray()): centring would fill it "
+            "anyway"
+        )
+    parts = _types(values)
+    _refuse_masks(parts, name)
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} are not an array of numbers: {error}") from error
+    parts = {array.dtype.type, *(map(type, array.flat) if array.dtype.kind == "O" else ())}
+    _refuse_masks(parts, name)
+    if _any(parts, complex, np.complexfloating):
+        raise InputError(
+            f"{name} are complex, and the imaginary part would be ignored: Complex data not "
+            "supported; give real numbers"
+        )
+    if _any(parts, str, bytes, np.datetime64, np.timedelta64):
+        raise InputError(
+            f"{name} must be a numeric array, not {array.dtype}{list(array.shape)}: text and times "
+            "are not taken for numbers"
+        )
+    return array
+
+
+def _types(values: Any) -> set[type]:
+    """Return the types of values and, of lists and tuples, of what they hold at any depth."""
+    found = {type(values)}
+    if isinstance(values, list | tuple):
+        for part in values:
+            if isinstance(part, list | tuple):
+                found |= _types(part)
+            else:
+                found.add(type(part))
+    return found
+
+
+def _any(found: set[type], *wanted: type) -> bool:
+    return any(issubclass(kind, wanted) for kind in found)
+
+
+def _refuse_masks(found: set[type], name: str) -> None:
+    if _any(found, np.ma.MaskedArray):
+        raise InputError(
+            f"{name} are a masked array, or hold one, whose mask would be ignored; drop the masked "
+            "rows (x[~mask.any(axis=1)].data) or fill them (x.filled(...))"
+        )
 
 
 def _without_objects(embeddings: Any, array: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from bertflow_jax.embedding_checks import as_numbers
 from bertflow_jax.encoder.pretrained import Encoder
 from bertflow_jax.errors import InputError
 from bertflow_jax.unit_rows import unit_rows
@@ -149,10 +150,8 @@ def _rows(vectors: Any, name: str) -> NDArray[np.float32]:
     """Return vectors as float32[N, E]; raises InputError for what is none, naming the row."""
     if hasattr(vectors, "detach"):  # a tensor, which may be on a GPU
         vectors = vectors.detach().cpu().float()
+    found = as_numbers(vectors, name)
     try:
-        found = np.asarray(vectors)
-        if found.dtype.kind not in "biufOV":  # V: bfloat16
-            raise TypeError(f"found {found.dtype}")
         with np.errstate(over="ignore"):  # what float32 cannot hold is named below
             rows = np.asarray(found, np.float32)
     except (TypeError, ValueError) as error:

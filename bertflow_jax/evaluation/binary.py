@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bertflow_jax.embedding_checks import as_numbers
 from bertflow_jax.errors import InputError
+from bertflow_jax.evaluation.metrics import as_float64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +146,7 @@ def score_binary(
 def _checked(
     similarities: ArrayLike, labels: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    x, y = np.asarray(similarities, np.float64), np.asarray(labels)
+    x, y = as_float64(similarities, "similarities"), as_numbers(labels, "labels")
     if x.ndim != 1 or x.shape != y.shape:
         raise InputError(f"{x.shape} similarities for {y.shape} labels: lengths must agree")
     if not np.isfinite(x).all():

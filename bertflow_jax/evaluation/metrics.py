@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bertflow_jax.embedding_checks import as_numbers
 from bertflow_jax.errors import InputError
 from bertflow_jax.unit_rows import unit_rows
 
@@ -43,7 +44,8 @@ def cosine_similarity(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
       float64[N] in [-1, 1], rounded to 12 decimals; 0 where either vector is zero.
 
     Raises:
-      InputError: the shapes differ, or a value is NaN or infinite (the row is named).
+      InputError: the shapes differ, or a value is NaN or infinite (the row is named), masked,
+        complex or no number.
     """
     left, right = matching_rows(a, b)
     cosine = np.sum(unit_rows(left) * unit_rows(right), axis=1)
@@ -52,7 +54,7 @@ def cosine_similarity(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
 
 def matching_rows(a: ArrayLike, b: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return two float[N, D] as float64; raises InputError for other shapes or NaN (row named)."""
-    left, right = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    left, right = as_float64(a, "embeddings"), as_float64(b, "embeddings")
     if left.ndim != 2 or left.shape != right.shape:
         raise InputError(
             f"embeddings of shapes {left.shape} and {right.shape}: two arrays float[N, D] of the "
@@ -61,6 +63,15 @@ def matching_rows(a: ArrayLike, b: ArrayLike) -> tuple[NDArray[np.float64], NDAr
     check_finite(left)
     check_finite(right)
     return left, right
+
+
+def as_float64(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Return `as_numbers` of values as float64; raises InputError, also for other objects."""
+    array = as_numbers(values, name)
+    try:
+        return array.astype(np.float64, copy=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be numbers ({error})") from error
 
 
 def check_finite(embeddings: NDArray[np.floating]) -> None:
@@ -87,9 +98,9 @@ def correlation(similarities: ArrayLike, gold: ArrayLike) -> Correlation:
       Both values, or None with a reason: fewer than two pairs, or one side constant.
 
     Raises:
-      InputError: the lengths differ or a value is not finite.
+      InputError: the lengths differ, or a value is not finite, masked, complex or no number.
     """
-    x, y = np.asarray(similarities, np.float64), np.asarray(gold, np.float64)
+    x, y = as_float64(similarities, "similarities"), as_float64(gold, "gold scores")
     if x.ndim != 1 or x.shape != y.shape:
         raise InputError(f"{x.shape} similarities for {y.shape} gold scores: lengths must agree")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
@@ -125,7 +136,10 @@ def aggregate(
     Returns:
       (aggregation -> correlation, subset -> correlation).
     """
-    pairs = {name: (np.asarray(x), np.asarray(y)) for name, (x, y) in subsets.items()}
+    pairs = {
+        name: (as_float64(x, "similarities"), as_float64(y, "gold scores"))
+        for name, (x, y) in subsets.items()
+    }
     scores = {name: correlation(x, y) for name, (x, y) in pairs.items()}
     total = {
         "all": correlation(
@@ -165,7 +179,7 @@ def random_pair_cosines(
     Returns:
       float64[pairs]; empty for N < 2.
     """
-    x = np.asarray(embeddings)
+    x = as_numbers(embeddings, "embeddings")
     if len(x) < 2:
         return np.empty(0)
     rng = np.random.default_rng(seed)

@@ -1,0 +1,95 @@
+"""Arrays of which a part would be ignored: every entry refuses them. Each test names the bug."""
+
+import datetime
+import fractions
+
+import numpy as np
+import pytest
+
+from bertflow_jax import SentenceEncoder, Standardize
+from bertflow_jax.errors import InputError
+from bertflow_jax.evaluation.binary import auc
+from bertflow_jax.evaluation.metrics import (
+    aggregate,
+    correlation,
+    cosine_similarity,
+    mean_random_cosine,
+)
+from bertflow_jax.evaluation.similarities import dot_similarity
+from bertflow_jax.postprocess import Center
+
+ROWS = [[1.0, 2.0], [2.0, 1.0], [4.0, 5.0]]
+MASKED = np.ma.array(ROWS, mask=[[0, 1], [0, 0], [1, 1]])
+HIDDEN = {
+    "masked": (MASKED, "masked array"),
+    "without a mask": (np.ma.array(ROWS), "masked array"),
+    "list of masked": (list(MASKED), "masked array"),
+    "nested masked": ([[1.0, 2.0], (np.ma.masked, 1.0), [4.0, 5.0]], "masked array"),
+    "complex": (np.array(ROWS) + 1j, "Complex data not supported"),
+    "list of complex": ([[1.0, 2.0], [2.0, 1j], [4.0, 5.0]], "Complex data not supported"),
+    "objects": (np.array([[1, 2], [2, 1j], [4, 5]], object), "Complex data not supported"),
+    "text": ([["1", "2"], ["2", "1"], ["4", "5"]], "text and times are not taken for numbers"),
+    "text in objects": (np.array([[1, "2"], [2, 1], [4, 5]], object), "text and times"),
+    "times": (np.array(ROWS).astype("M8[s]"), "text and times"),
+}
+
+
+@pytest.fixture(scope="module")
+def entries():
+    """Every call that takes vectors."""
+    encoder = SentenceEncoder.from_pretrained("mini_bert")
+    return [
+        lambda x: encoder.similarity(x, ROWS),
+        lambda x: encoder.similarity_pairwise(ROWS, x),
+        lambda x: cosine_similarity(x, ROWS),
+        lambda x: dot_similarity(ROWS, x),
+        lambda x: mean_random_cosine(x, 5),
+        lambda x: Center().fit(x),
+        lambda x: Standardize().fit(ROWS).transform(x),
+    ]
+
+
+@pytest.mark.parametrize(("values", "words"), HIDDEN.values(), ids=list(HIDDEN))
+def test_nothing_of_the_vectors_is_ignored(entries, values, words):
+    """Bug: masked numbers used, imaginary parts dropped, "1" taken for 1, each without a word."""
+    for entry in entries:
+        with pytest.raises(InputError, match=words):
+            entry(values)
+
+
+@pytest.mark.parametrize(("values", "words"), HIDDEN.values(), ids=list(HIDDEN))
+def test_nothing_of_the_scores_is_ignored(values, words):
+    """Bug: as above, of similarities and gold scores."""
+    column = [row[1] for row in values] if isinstance(values, list) else values[:, 1]
+    if words == "masked array" and isinstance(values, list):
+        column = np.ma.array([1.0, 2.0, 3.0])
+    for entry in (
+        lambda x: correlation(x, [1, 3, 2]),
+        lambda x: correlation([1, 3, 2], x),
+        lambda x: aggregate({"a": ([1, 3, 2], x)}),
+        lambda x: auc(x, [0, 1, 1]),
+    ):
+        with pytest.raises(InputError, match=words):
+            entry(column)
+
+
+def test_objects_that_are_no_numbers():
+    """Bug: a raw TypeError of NumPy."""
+    for values in ([[{}, 1.0]], [[datetime.date(2020, 1, 1), 1.0]]):
+        with pytest.raises(InputError, match="must be numbers"):
+            cosine_similarity(values, [[1.0, 2.0]])
+
+
+def test_numbers_of_other_types_are_still_taken():
+    """Bug: a check that refuses integers, fractions, half precision or lists of arrays."""
+    wanted = cosine_similarity(ROWS, ROWS[::-1])
+    for kind in (np.int8, np.uint64, np.float16, np.longdouble, ">f8"):
+        found = cosine_similarity(np.array(ROWS, kind), ROWS[::-1])
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    for values in (
+        [np.array(row) for row in ROWS],
+        tuple(map(tuple, ROWS)),
+        [[fractions.Fraction(x) for x in row] for row in ROWS],
+    ):
+        np.testing.assert_allclose(cosine_similarity(values, ROWS[::-1]), wanted, rtol=1e-12)
+    assert correlation([True, False, True], [3, 1, 2]).spearman == pytest.approx(np.sqrt(3) / 2)
