@@ -56,7 +56,8 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
     """Return values as an array of real numbers (or objects) that leaves nothing of them out.
 
     Args:
-      values: an array, a data frame, or nested lists of arrays or numbers.
+      values: an array, a tensor of PyTorch (detached from its gradient), a data frame, or nested
+        lists of them or of numbers.
       name: of the values, for messages, in the plural.
 
     Raises:
@@ -70,8 +71,8 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
     parts = _types(values)
     _refuse_masks(parts, name)
     try:
-        array = np.asarray(values)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(_detached(values))
+    except (TypeError, ValueError, RuntimeError) as error:  # PyTorch raises all three
         raise InputError(f"{name} are not an array of numbers: {error}") from error
     parts = {array.dtype.type, *(map(type, array.flat) if array.dtype.kind == "O" else ())}
     _refuse_masks(parts, name)
@@ -86,6 +87,21 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
             "are not taken for numbers"
         )
     return array
+
+
+def _detached(values: Any) -> Any:
+    """Return tensors, also those in a list, as arrays: off their device and without gradient."""
+    if isinstance(values, list | tuple):
+        return (
+            [_detached(v) for v in values] if any(hasattr(v, "detach") for v in values) else values
+        )
+    if not hasattr(values, "detach"):
+        return values
+    tensor = values.detach().cpu()
+    try:
+        return tensor.numpy()
+    except TypeError:  # bfloat16 and smaller ones, which NumPy has not; float32 holds them all
+        return tensor.float().numpy()
 
 
 def _types(values: Any) -> set[type]:

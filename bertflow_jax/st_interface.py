@@ -148,8 +148,6 @@ def _pair(embeddings1: Any, embeddings2: Any) -> tuple[NDArray[np.float32], NDAr
 
 def _rows(vectors: Any, name: str) -> NDArray[np.float32]:
     """Return vectors as float32[N, E]; raises InputError for what is none, naming the row."""
-    if hasattr(vectors, "detach"):  # a tensor, which may be on a GPU
-        vectors = vectors.detach().cpu().float()
     found = as_numbers(vectors, name)
     try:
         with np.errstate(over="ignore"):  # what float32 cannot hold is named below

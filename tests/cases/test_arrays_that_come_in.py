@@ -93,3 +93,33 @@ def test_numbers_of_other_types_are_still_taken():
     ):
         np.testing.assert_allclose(cosine_similarity(values, ROWS[::-1]), wanted, rtol=1e-12)
     assert correlation([True, False, True], [3, 1, 2]).spearman == pytest.approx(np.sqrt(3) / 2)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("form", ["tensor", "rows", "parameter"])
+def test_tensors(entries, dtype, form):
+    """Bug: raw TypeError for bfloat16, RuntimeError where a gradient is wanted; float64 rounded."""
+    torch = pytest.importorskip("torch", reason="not installed")
+    tensor = torch.tensor(ROWS, dtype=getattr(torch, dtype), requires_grad=form == "parameter")
+    values = list(tensor) if form == "rows" else tensor
+    np.testing.assert_array_equal(Center().fit(values).mean, np.mean(ROWS, axis=0))
+    for entry in entries:
+        entry(values)
+    if dtype == "float64":
+        mean = Center().fit(tensor.detach() + 1e9 + 0.25).mean
+        np.testing.assert_array_equal(mean, np.mean(ROWS, axis=0) + 1e9 + 0.25)
+
+
+def test_tensors_that_are_no_array(entries):
+    """Bug: errors of PyTorch, and imaginary parts that `similarity` dropped with a warning."""
+    torch = pytest.importorskip("torch", reason="not installed")
+    dense = torch.tensor(ROWS)
+    for values, words in (
+        (dense.to_sparse(), "not an array of numbers"),
+        (dense.to("meta"), "not an array of numbers"),
+        (torch.complex(dense, dense), "Complex data not supported"),
+        (torch.complex(dense, dense).conj(), "not an array of numbers|Complex data"),
+    ):
+        for entry in entries:
+            with pytest.raises(InputError, match=words):
+                entry(values)
