@@ -6,6 +6,8 @@ import numpy as np
 
 from bertflow_jax.errors import InputError
 
+_EXACT = 2**53  # float64 holds every integer up to here
+
 
 def check_embeddings(
     embeddings: np.ndarray, features: int | None = None, *, exact: bool = False
@@ -61,7 +63,8 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
       name: of the values, for messages, in the plural.
 
     Raises:
-      InputError: a mask, an imaginary part, text, times, a sparse matrix, or what is no array.
+      InputError: a mask, an imaginary part, text, times, an integer that float64 rounds, a sparse
+        matrix, or what is no array.
     """
     if hasattr(values, "toarray"):
         raise InputError(
@@ -86,7 +89,36 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
             f"{name} must be a numeric array, not {array.dtype}{list(array.shape)}: text and times "
             "are not taken for numbers"
         )
+    _check_integers(array, name)
     return array
+
+
+def _check_integers(array: np.ndarray, name: str) -> None:
+    """Raise InputError naming an integer that float64 cannot hold: differences would be lost."""
+    if array.dtype.kind == "O":
+        lost = np.array([isinstance(v, int) and not _is_exact(v) for v in array.flat], bool)
+    elif array.dtype.kind in "iu" and array.dtype.itemsize > 4:
+        large = (array > _EXACT) | (array < -_EXACT)
+        lost = np.zeros(array.size, bool)
+        lost[large.ravel()] = [not _is_exact(v) for v in array[large].tolist()]
+    else:
+        return
+    if lost.any():
+        place = np.unravel_index(int(lost.argmax()), array.shape)
+        where = f"row {place[0]}: " if place else ""
+        value = int(array[place])
+        shown = value if value.bit_length() < 100 else f"of {value.bit_length()} bits"
+        raise InputError(
+            f"{name}: {where}the integer {shown} is beyond what float64 holds exactly; "
+            "subtract an offset first, or round them to floats yourself"
+        )
+
+
+def _is_exact(integer: int) -> bool:
+    try:
+        return float(integer) == integer  # Python compares without rounding
+    except OverflowError:
+        return False
 
 
 def _detached(values: Any) -> Any:

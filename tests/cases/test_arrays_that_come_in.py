@@ -123,3 +123,36 @@ def test_tensors_that_are_no_array(entries):
         for entry in entries:
             with pytest.raises(InputError, match=words):
                 entry(values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (np.arange(6) + 2**62).reshape(3, 2),
+        np.array([[1, 2], [3, 2**53 + 1], [5, 6]]),
+        np.array([[1, 2], [3, -(2**53) - 1], [5, 6]]),
+        np.array([[1, 2], [2**64 - 1, 4], [5, 6]], np.uint64),
+        [[1, 2], [2**70 + 1, 4], [5, 6]],
+        [[1, 2], [10**5000, 4], [5, 6]],
+    ],
+    ids=["offset", "one", "negative", "unsigned", "beyond int64", "beyond float64"],
+)
+def test_integers_that_float64_rounds(entries, values):
+    """Bug: ten numbers that follow each other became ten equal ones, zeros when centred."""
+    row = 0 if np.asarray(values).min() > 2**53 else 1
+    for entry in entries:
+        with pytest.raises(
+            InputError, match=rf"row {row}: the integer (of )?-?\d+( bits)? is beyond what float64"
+        ):
+            entry(values)
+    with pytest.raises(InputError, match="beyond what float64 holds exactly"):
+        correlation(np.asarray(values).ravel(), np.arange(6))
+
+
+def test_large_integers_that_float64_holds_are_taken():
+    """Bug: every integer beyond 2**53 refused, or the smallest one of int64."""
+    exact = np.array([[2**53, 2**62], [-(2**53), -(2**63)], [0, 2**62 + 2**12]])
+    np.testing.assert_array_equal(cosine_similarity(exact, exact), 1)
+    assert Center().fit(exact).mean[0] == 0
+    top = np.array([[2**63, 0], [2**63 + 2**11, 2]], np.uint64)
+    np.testing.assert_array_equal(cosine_similarity(top, top), 1)
