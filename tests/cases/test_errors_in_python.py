@@ -25,6 +25,7 @@ def names():
         "evaluation": evaluation,
         "u": u,
         "nan": nan,
+        "masked": np.ma.masked_invalid(nan),
         "encoder": SentenceEncoder.from_pretrained("mini_bert"),
         "white": Whitening(k=4).fit(u),
     }
