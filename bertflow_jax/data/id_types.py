@@ -1,5 +1,6 @@
 """One Arrow type for the ids of a text file, found in the first reading."""
 
+from collections.abc import Callable
 from typing import Any
 
 from bertflow_jax.errors import DataError
@@ -11,8 +12,8 @@ _EXACT = 2**53  # integers beyond it lose digits among floats
 class JsonIds:
     """The type of ids as JSON has them: true, numbers, strings, and null in any of these."""
 
-    def __init__(self, where: str, column: str):
-        self._where, self._column = where, column
+    def __init__(self, place: Callable[[int], str], column: str):
+        self._place, self._column = place, column
         self._first: dict[str, int] = {}  # kind of value -> first row that has it
         self._least = self._most = 0
 
@@ -20,7 +21,7 @@ class JsonIds:
         """Look at the ids of rows from `start` on.
 
         Raises:
-          DataError: an id that no column can hold beside those before it; names the row.
+          DataError: an id that no column can hold beside those before it; names the line.
         """
         for row, key in enumerate(keys, start):
             if key is None:
@@ -49,8 +50,8 @@ class JsonIds:
     def _check_kinds(self, kind: str, row: int) -> None:
         others = [other for other in self._first if other != kind]
         if others and {kind, *others} != {"int", "float"}:
-            before = self._first[others[0]]
-            raise self._refusal(row, f"is {kind}, that of row {before} {others[0]}; make them one")
+            before = self._place(self._first[others[0]]).rpartition(", ")[2]
+            raise self._refusal(row, f"is {kind}, that of {before} {others[0]}; make them one")
         self._check_range(row)
 
     def _check_str(self, key: str, row: int) -> None:
@@ -75,7 +76,7 @@ class JsonIds:
             raise self._refusal(row, "needs an integer of more than 64 bits; write ids as strings")
 
     def _refusal(self, row: int, what: str) -> DataError:
-        return DataError(f"{self._where}, row {row}: the id ({self._column!r}) {what}")
+        return DataError(f"{self._place(row)}: the id ({self._column!r}) {what}")
 
 
 def _json_name(key: object) -> str:

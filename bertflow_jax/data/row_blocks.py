@@ -3,7 +3,7 @@
 import hashlib
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from bertflow_jax.data.id_types import JsonIds
@@ -80,19 +80,19 @@ class RunningDigest:
         return self._sha.hexdigest()
 
 
-def survey(blocks: Iterator[Block], where: str, id_column: str) -> Survey:
+def survey(blocks: Iterator[Block], place: Callable[[int], str], id_column: str) -> Survey:
     """Read blocks to the end.
 
     Args:
       blocks: of a file.
-      where: the file's name, for messages.
+      place: says where a row is, for messages.
       id_column: of the ids, for messages; "" numbers the rows.
 
     Raises:
       DataError: ids that have no common type, or none a column can have.
     """
     running, marks, rows = RunningDigest(), bytearray(), 0
-    ids, arrow_type = JsonIds(where, id_column), None
+    ids, arrow_type = JsonIds(place, id_column), None
     for block in blocks:
         marks += running.add(block)
         if isinstance(block.keys, list):

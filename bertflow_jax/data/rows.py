@@ -10,7 +10,9 @@ All but .parquet may be compressed (.gz).
 
 import dataclasses
 import itertools
+import json
 import os
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,6 @@ from bertflow_jax.data.json_files import parse_json_line
 from bertflow_jax.data.lines import check_encoding, iter_lines
 from bertflow_jax.data.parquet_rows import parquet_blocks
 from bertflow_jax.data.row_blocks import BLOCK, Block, RunningDigest, Survey, survey
-from bertflow_jax.data.tokens import check_text
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 from bertflow_jax.paths import file_kind, user_path
 
@@ -75,8 +76,8 @@ class RowFile:
         """
         start, running = 0, RunningDigest()
         for number, (keys, texts) in enumerate(_BLOCKS[self.format](self)):
-            checked = [check_text(text, row) for row, text in enumerate(texts, start)]
-            block = Block(start, keys, checked)
+            self._check(texts, start)
+            block = Block(start, keys, texts)
             stop = start + len(texts)
             if known is not None and running.add(block) != known.mark(number):
                 raise DataError(
@@ -93,7 +94,23 @@ class RowFile:
 
     def survey(self) -> Survey:
         """Return the number of rows, the sha256 of ids and texts, ...; every row is checked."""
-        return survey(self.blocks(), str(self.path), self.id_column)
+        return survey(self.blocks(), self.place, self.id_column)
+
+    def place(self, row: int) -> str:
+        """Return where a row is, for messages: JSON has its line, counted from 1 as lines are."""
+        where = f"line {row + 1}" if self.format == "jsonl" else f"row {row} (counted from 0)"
+        return f"{self.path}, {where}"
+
+    def _check(self, texts: list[Any], start: int) -> None:
+        """Raise DataError for the first text that is none, as null and numbers are."""
+        for row, text in enumerate(texts, start):
+            if not isinstance(text, str):
+                name = self.column or ("text" if self.format == "jsonl" else "")
+                column = f" in column {name!r}" if name else ""
+                raise DataError(
+                    f"{self.place(row)}: the text{column} is {_kind(text)}, not a string; mend it, "
+                    "or leave the row out"
+                )
 
 
 def open_rows(
@@ -143,6 +160,17 @@ def open_rows(
     if file_format != "parquet":
         check_encoding(encoding)
     return RowFile(path, file_format, column, id_column, encoding)
+
+
+def _kind(value: object) -> str:
+    """Return what stands where a text is needed."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool | int | float):
+        return textwrap.shorten(json.dumps(value), 40)  # NaN too
+    if isinstance(value, list | dict):
+        return "an array" if isinstance(value, list) else "an object"
+    return type(value).__name__
 
 
 def _txt(file: RowFile) -> Iterator[tuple[Any, Any]]:

@@ -102,6 +102,7 @@ def place(tmp_path_factory) -> Path:
         "number.py": "def get_config():\n    return 3\n",
         "given.txt": "".join(f"Sentence number {n}.\n" for n in range(20)),
         "rows.jsonl": '{"text": "a"}\n{"other": "b"}\n',
+        "null.jsonl": '{"text": "a"}\n{"text": null}\n',
         "text.npy": "hello",
     }
     for name, text in texts.items():

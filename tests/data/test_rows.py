@@ -6,7 +6,7 @@ import json
 import pytest
 
 from bertflow_jax.data.rows import open_rows
-from bertflow_jax.errors import BertFlowError, ConfigError, DataError, InputError
+from bertflow_jax.errors import BertFlowError, ConfigError, DataError
 
 TEXTS = ["one", "", " two\u2028still two", 'say "three"', "four\x0cfour"]
 
@@ -69,17 +69,31 @@ def test_parquet(tmp_path):
     )
     with pytest.raises(DataError, match="no column '' among n, t"):
         list(open_rows(path))
-    with pytest.raises(InputError, match="row 0 is int, not str"):
-        list(open_rows(path, column="n"))
-    parquet.write_table(pyarrow.table({"t": ["a", None]}), path)
-    with pytest.raises(InputError, match="row 1 is NoneType, not str"):
-        list(open_rows(path))
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, "null"), (3, "3"), (float("nan"), "NaN"), (True, "true"), ([1], "an array")],
+)
+def test_what_is_no_text_is_named_with_its_place(tmp_path, value, shown):
+    """Bug: "row 1 is NoneType, not str", without file and line, and rows counted from 0 unsaid."""
+    path = _write(tmp_path / "a.jsonl", '{"t": "a"}\n' + json.dumps({"t": value}))
+    with pytest.raises(DataError) as caught:
+        open_rows(path, column="t").survey()
+    assert f"{path}, line 2: the text in column 't' is {shown}, not a string" in str(caught.value)
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.table({"t": pyarrow.array([value, value])}), path)
+    with pytest.raises(DataError) as caught:
+        open_rows(path, column="t").survey()
+    start = f"{path}, row 0 (counted from 0): the text in column 't' is {shown}, not a string"
+    assert start in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "column", "words"),
     [
-        ("a.jsonl", '{"text": "a"}\n{"text": 3}', "", "row 1 is int"),
+        ("a.jsonl", '{"text": "a"}\n{"text": 3}', "", "line 2: the text in column 'text' is 3"),
         ("a.jsonl", '{"text": "a"}\nx', "", "line 2: not JSON"),
         ("a.jsonl", '{"body": "a"}', "", "no key 'text' among body"),
         ("a.jsonl", "[1]", "", "line 1: an object is needed"),

@@ -15,7 +15,7 @@ import pytest
 from bertflow_jax.data.rows import RowFile, open_rows
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.embed_job import EmbedJob, run_job
-from bertflow_jax.errors import ConfigError, InputError, WorkdirError
+from bertflow_jax.errors import ConfigError, DataError, WorkdirError
 
 ROOT = Path(__file__).resolve().parents[2]
 WINDOW = 8
@@ -162,7 +162,7 @@ def test_bad_rows_stop_the_job_before_it_starts(encoder, tmp_path, monkeypatch):
     (tmp_path / "in.jsonl").write_text('{"text": "a"}\n' * 20 + '{"text": null}\n')
     monkeypatch.setattr(encoder, "encode_stream", lambda *a, **k: pytest.fail("it started"))
     job = EmbedJob(open_rows(tmp_path / "in.jsonl"), tmp_path / "out.npy", batch_size=4)
-    with pytest.raises(InputError, match="row 20 is NoneType"):
+    with pytest.raises(DataError, match=r"in\.jsonl, line 21: the text in column 'text' is null"):
         run_job(encoder, job)
     assert not (tmp_path / "out.npy").exists()
 
