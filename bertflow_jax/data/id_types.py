@@ -1,5 +1,6 @@
 """One Arrow type for the ids of a text file, found in the first reading."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,8 @@ class JsonIds:
                 self._check_kinds(kind, row)
             if kind == "str" and not key.isascii():
                 self._check_str(key, row)
+            elif kind == "float" and math.isinf(key):
+                raise self._refusal(row, "is a number beyond float64; write ids as strings")
             elif kind == "int" and not self._least <= key <= self._most:
                 self._widen(key, row)
 

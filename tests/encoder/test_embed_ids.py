@@ -139,6 +139,17 @@ def test_ids_that_are_no_column(ids_after, tmp_path, ids, words, monkeypatch):
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "Infinity"])
+def test_an_id_beyond_float64_is_refused(tmp_path, number):
+    """Bug: the id 1e400 came out as inf, as did every other of its size."""
+    lines = f'{{"i": 1.5, "t": "a"}}\n{{"i": {number}, "t": "b"}}\n'
+    (tmp_path / "in.jsonl").write_text(lines)
+    rows = open_rows(tmp_path / "in.jsonl", column="t", id_column="i")
+    message = r"in\.jsonl, line 2: the id \('i'\) is a number beyond float64; write ids as strings"
+    with pytest.raises(DataError, match=message):
+        rows.survey()
+
+
 def test_ids_without_a_column_are_numbers_of_rows(bert_folder, tmp_path):
     (tmp_path / "in.txt").write_text("a\n" * 9000)
     encoder = SentenceEncoder.from_pretrained(bert_folder())
