@@ -1,7 +1,6 @@
 """Columns of TSV and CSV files: rows, and which column is meant."""
 
 import csv
-import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -56,7 +55,7 @@ def _index(path: Path, name: str, first: list[str]) -> int:
     tabs = len(first) == 1 and "\t" in first[0]
     hint = ", and set data.format=tsv (--format=tsv): the line holds tabs" if tabs else ""
     raise DataError(
-        f"{path}, line 1: no column {shown([name])!r} among {len(first)} ({shown(first)}); "
+        f"{path}, line 1: no column {_cut(name)!r} among {len(first)} ({shown(first)}); "
         f"name another{hint}"
     )
 
@@ -86,4 +85,13 @@ def check_width(path: Path, number: int, fields: list[str], first: list[str]) ->
 
 def shown(fields: list[str]) -> str:
     """Return the fields of a line, cut to what fits a message."""
-    return textwrap.shorten(", ".join(fields), 200, placeholder=" ...")
+    return _cut(", ".join(map(_visible, fields)))
+
+
+def _visible(name: str) -> str:
+    """Return a name as it is, in quotes where blanks or what is not seen would mislead."""
+    return name if name.isprintable() and name == " ".join(name.split()) != "" else repr(name)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:196]} ..."

@@ -16,6 +16,7 @@ def parquet_blocks(path: Path, column: str, id_column: str) -> Iterator[tuple[An
     At least one block comes, so that the type of the ids is known for a file without rows.
 
     Raises:
+      ConfigError: several columns, and none is named.
       DataError: not Parquet, no such column, a name that two columns have, bytes that are no UTF-8.
     """
     parquet = import_pyarrow_parquet()
@@ -44,10 +45,15 @@ def _columns(path: Path, names: list[str], column: str, id_column: str) -> tuple
     """Return the text's column and all that are read, each once."""
     text = column or (names[0] if len(names) == 1 else "")
     wanted = [name for name in (text, id_column) if name]
+    if not text:
+        raise ConfigError(
+            f"--column is missing: name the text's column of {path}: {columns.shown(names)}"
+        )
     missing = [name for name in wanted if name not in names]
-    if missing or not text:
+    if missing:
+        flag = "--column" if missing[0] == text else "--id_column"
         raise DataError(
-            f"{path}: no column {(missing or [''])[0]!r} among {columns.shown(names)}; set --column"
+            f"{path}: no column {missing[0]!r} among {columns.shown(names)}; set {flag}"
         )
     for name in wanted:
         if names.count(name) > 1:

@@ -108,3 +108,27 @@ def test_a_null_id_is_none(tmp_path):
     assert [row.key for row in open_rows(path, id_column="i")] == [1, None]
     with pytest.raises(ConfigError, match="a txt file has lines"):
         open_rows(path, "txt", id_column="i")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "shown"),
+    [
+        ("a.csv", "id, text\n1, a\n", "among 2 (id, ' text')"),
+        ("a.tsv", "text \tid\t\n1\ta\t\n", "among 3 ('text ', id, '')"),
+        ("a.csv", "te\u200bxt,my  text\n1,a\n", r"among 2 ('te\u200bxt', 'my  text')"),
+        ("a.jsonl", '{"text ": "a", "the id": 1}\n', "among 'text ', the id"),
+    ],
+)
+def test_blanks_around_names_are_seen(tmp_path, name, content, shown):
+    """Bug: "no column 'text' among 2 (id, text)", where the file's name is ' text'."""
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError) as caught:
+        open_rows(tmp_path / name, column="text").survey()
+    assert shown in str(caught.value)
+
+
+def test_many_long_names_are_cut(tmp_path):
+    """Bug: a name of more than 200 letters was not shown at all."""
+    (tmp_path / "a.csv").write_text("x" * 5000 + ",b\n")
+    with pytest.raises(DataError, match=r"no column 'y{196} \.\.\.' among 2 \(x{196} \.\.\.\)"):
+        open_rows(tmp_path / "a.csv", column="y" * 5000).survey()

@@ -67,8 +67,11 @@ def test_parquet(tmp_path):
     assert [(r.key, r.text) for r in open_rows(path, column="t", id_column="n")] == list(
         enumerate(TEXTS)
     )
-    with pytest.raises(DataError, match="no column '' among n, t"):
+    with pytest.raises(ConfigError) as caught:  # it was "no column '' among n, t"
         list(open_rows(path))
+    assert str(caught.value) == f"--column is missing: name the text's column of {path}: n, t"
+    with pytest.raises(DataError, match="no column 'id' among n, t; set --id_column"):
+        list(open_rows(path, column="t", id_column="id"))
 
 
 @pytest.mark.parametrize(
