@@ -34,6 +34,12 @@ def csv_rows(path: Path, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]
         start = reader.line_num + 1
 
 
+def refuse_empty(path: Path, number: int) -> None:
+    """Raise DataError for a table that has no first line: its number is 0."""
+    if not number:
+        raise DataError(f"{path} is empty: a table has a row, or a header, at least")
+
+
 def pick(path: Path, names: list[str], first: list[str]) -> tuple[list[int], bool]:
     """Return the places of columns, and whether the first line is a header.
 

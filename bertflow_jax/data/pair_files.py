@@ -103,7 +103,8 @@ def has_split(path: Path, kind: str, given: Sequence[str], encoding: str) -> boo
     """
     if kind == "jsonl":
         return any(_SPLIT in found for _, found in itertools.islice(_objects(path, encoding), 1))
-    _, first = next(_table_rows(path, kind, encoding), (0, []))
+    number, first = next(_table_rows(path, kind, encoding), (0, []))
+    columns.refuse_empty(path, number)
     if _all_given(given) and not columns.pick(path, list(given), first)[1]:
         return False
     return _SPLIT in first
@@ -168,7 +169,8 @@ def _all_given(given: Sequence[str]) -> bool:
 
 def _table(path: Path, wanted: PairColumns, rows: Iterator[tuple[int, list[str]]]) -> Iterator[Row]:
     """Pick the columns; there is a header unless all three are given by number."""
-    _, first = next(rows, (0, []))
+    number, first = next(rows, (0, []))
+    columns.refuse_empty(path, number)
     given = [*wanted.sentences, wanted.gold]
     if _all_given(given):
         picked, has_header = columns.pick(path, given, first)

@@ -202,7 +202,8 @@ def _csv(file: RowFile) -> Iterator[tuple[Any, Any]]:
 def _table(file: RowFile, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[Any, Any]]:
     """Pick the columns; there is a header unless every column is given by number."""
     number, first = next(rows, (0, []))
-    first = first or [""] * bool(number)
+    columns.refuse_empty(file.path, number)
+    first = first or [""]  # a blank line of a .csv
     if not file.column:
         raise ConfigError(
             f"--column is missing: name the text's column of {file.path}, by a name in its first "
@@ -211,7 +212,7 @@ def _table(file: RowFile, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tup
     names = [name for name in (file.column, file.id_column) if name]
     picked, has_header = columns.pick(file.path, names, first)
     for number, found in rows if has_header else itertools.chain([(1, first)], rows):
-        fields = found or [""]  # a blank line of a .csv
+        fields = found or [""]
         columns.check_width(file.path, number, fields, first)
         yield fields[picked[1]] if len(picked) > 1 else None, fields[picked[0]]
 

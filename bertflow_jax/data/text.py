@@ -172,7 +172,10 @@ def _pick_columns(
 ) -> tuple[list[Example], dict[str, Any]]:
     rows = [(number, fields) for number, fields in numbered_rows if "".join(fields).strip()]
     names = [name.strip() for name in asked.split(",") if name.strip()]
-    first = rows[0][1] if rows else []
+    details = {"columns": names, "blank_lines": len(numbered_rows) - len(rows)}
+    if not rows:
+        return [], details
+    first = rows[0][1]
     if len(names) not in (1, 2):
         raise ConfigError(
             f"data.columns={asked!r}: name one column (single sentences) or two (pairs) of "
@@ -184,7 +187,7 @@ def _pick_columns(
     for number, fields in rows[has_header:]:
         columns.check_width(path, number, fields, first)
         examples.append(tuple(fields[index] for index in picked))
-    return examples, {"columns": names, "blank_lines": len(numbered_rows) - len(rows)}
+    return examples, details
 
 
 def _read_sts(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, Any]]:

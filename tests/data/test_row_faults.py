@@ -6,8 +6,11 @@ import os
 
 import pytest
 
+from bertflow_jax.config import DataConfig
 from bertflow_jax.data.lines import iter_lines, read_lines
+from bertflow_jax.data.pair_files import PairColumns, has_split, read_pairs
 from bertflow_jax.data.rows import open_rows
+from bertflow_jax.data.text import load_text
 from bertflow_jax.errors import BertFlowError, ConfigError, DataError, DataNotFoundError
 
 
@@ -132,3 +135,24 @@ def test_many_long_names_are_cut(tmp_path):
     (tmp_path / "a.csv").write_text("x" * 5000 + ",b\n")
     with pytest.raises(DataError, match=r"no column 'y{196} \.\.\.' among 2 \(x{196} \.\.\.\)"):
         open_rows(tmp_path / "a.csv", column="y" * 5000).survey()
+
+
+@pytest.mark.parametrize("content", ["", "\ufeff"])
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+@pytest.mark.parametrize("column", ["", "text", "0"])
+def test_an_empty_table_is_called_empty(tmp_path, name, column, content):
+    """Bug: "--column is missing", "no column 'text' among 0 ()" or no column of the sentences."""
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(DataError, match=rf"{name} is empty: a table has a row"):
+        open_rows(path, column=column).survey()
+    with pytest.raises(DataError, match=rf"{name} is empty \(0 blank line"):
+        load_text(DataConfig(path=str(path), columns=column))
+    given = (column,) * 2 if column else ()
+    with pytest.raises(DataError, match=rf"{name} is empty: a table has a row"):
+        list(read_pairs(path, name[2:], PairColumns(given, column, ("label",)), "utf-8"))
+    with pytest.raises(DataError, match=rf"{name} is empty: a table has a row"):
+        has_split(path, name[2:], (), "utf-8")
+    path.write_text("\n")  # a blank line is one
+    with pytest.raises(DataError, match="no column of the sentences"):
+        list(read_pairs(path, name[2:], PairColumns((), "", ("label",)), "utf-8"))
