@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import sys
+import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -27,17 +28,23 @@ _ENCODING_HINT = (
 )
 
 
-def read_lines(path: Path, encoding: str = "utf-8") -> list[str]:
+def read_lines(path: Path, encoding: str = "utf-8", *, plain: bool = False) -> list[str]:
     r"""Return the lines of a text file, without line ends, byte order mark and final empty line.
 
     A line ends at "\n" or "\r\n" and nowhere else: `str.splitlines` also breaks at U+2028, U+0085
-    and form feeds, which occur inside sentences and would shift every line after them. The
-    encoding never depends on the locale. A name ending in `.gz` is decompressed.
+    and form feeds, which occur inside sentences and would shift every line after them. So is a
+    "\r" inside a line; where there is nothing else between lines, as in files of old Macs, the file
+    is refused. The encoding never depends on the locale. A name ending in `.gz` is decompressed.
+
+    Args:
+      path: of the file.
+      encoding: of the file.
+      plain: the file is a text a line, and one line may be meant: a warning instead of a refusal.
 
     Raises:
       DataNotFoundError: there is no such file.
       DataError: a folder, a damaged .gz or one that would fill the memory, an invalid byte (file,
-        line and byte are named) or a binary file.
+        line and byte are named), a binary file, or lines that end with "\r" alone.
       ConfigError: the encoding is unknown, or none of text.
     """
     check_encoding(encoding)
@@ -52,12 +59,14 @@ def read_lines(path: Path, encoding: str = "utf-8") -> list[str]:
         line = 1 + text.count("\n", 0, position)
         raise _zero_byte(path, line, encoding)
     lines = text.removeprefix("\ufeff").split("\n")
+    if len(lines) == 1:
+        _check_line_ends(path, text, plain)
     if not lines[-1]:
         lines.pop()
     return [line.rstrip("\r") for line in lines]
 
 
-def iter_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
+def iter_lines(path: Path, encoding: str = "utf-8", *, plain: bool = False) -> Iterator[str]:
     """Yield what `read_lines` returns, without holding the file.
 
     Raises:
@@ -81,6 +90,8 @@ def iter_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
                         )
                     if "\0" in line:
                         raise _zero_byte(path, number, encoding)
+                    if number == 1 and line[-1] != "\n":
+                        _check_line_ends(path, line, plain)
                     text = line.removeprefix("\ufeff") if number == 1 else line
                     if text:  # a byte order mark alone is no line
                         yield text.removesuffix("\n").rstrip("\r")
@@ -93,6 +104,20 @@ def iter_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
                     f"{path}, line {number + 1} or soon after: not valid {encoding} ({error}); "
                     f"{_ENCODING_HINT}"
                 ) from error
+
+
+def _check_line_ends(path: Path, only: str, plain: bool) -> None:
+    r"""Refuse or warn of a file without any "\n" whose only line has several "\r" in it."""
+    count = only.count("\r")
+    if count < 2:
+        return
+    told = f"{path}: no line ends with LF, but {count} CR are in it, the line ends of old Macs"
+    if not plain:
+        raise DataError(rf"{told}; write LF in their place, as tr '\r' '\n' does")
+    warnings.warn(
+        rf"{told}; it is read as one line. Write LF in their place, as tr '\r' '\n' does",
+        stacklevel=2,
+    )
 
 
 def _with_byte_order(raw: Any, encoding: str) -> str:

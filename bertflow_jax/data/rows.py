@@ -174,7 +174,7 @@ def _kind(value: object) -> str:
 
 
 def _txt(file: RowFile) -> Iterator[tuple[Any, Any]]:
-    for line in iter_lines(file.path, file.encoding):
+    for line in iter_lines(file.path, file.encoding, plain=True):
         yield None, line
 
 

@@ -154,7 +154,7 @@ def _read_text(path: Path, config: DataConfig) -> tuple[list[Example], dict[str,
             f"data.columns={config.columns!r}: {path} is read as text, a sentence a line; set "
             "data.format=tsv or csv"
         )
-    return [(line,) for line in read_lines(path, config.encoding)], {}
+    return [(line,) for line in read_lines(path, config.encoding, plain=True)], {}
 
 
 def _read_tsv(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, Any]]:

@@ -61,7 +61,8 @@ def rank_by_corpus(path: Path, tokenizer: TextTokenizer, encoding: str = "utf-8"
     words = tokenizer.word_ids()
     counts = np.zeros(int(words.max()) + 1, np.int64)
     # One iterator for all blocks: islice would start tqdm anew for each.
-    lines = iter(tqdm(iter_lines(path, encoding), desc="count words", unit="line", disable=None))
+    text = iter_lines(path, encoding, plain=True)
+    lines = iter(tqdm(text, desc="count words", unit="line", disable=None))
     while block := list(itertools.islice(lines, _LINES)):
         ids = np.concatenate(tokenizer.text_ids(block))
         # A special token may have a higher number than any word.

@@ -108,6 +108,7 @@ def place(tmp_path_factory) -> Path:
     for name, text in texts.items():
         (folder / name).write_text(text, "utf-8")
     (folder / "latin.txt").write_bytes(b"caf\xe9 au lait\nx\n")
+    (folder / "mac.csv").write_bytes(b"text,n\ra,1\r")
     (folder / "bad.txt.gz").write_bytes(b"\x1f\x8bno gzip")
     vectors = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
     np.save(folder / "given.npy", vectors)

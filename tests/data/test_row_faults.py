@@ -156,3 +156,43 @@ def test_an_empty_table_is_called_empty(tmp_path, name, column, content):
     path.write_text("\n")  # a blank line is one
     with pytest.raises(DataError, match="no column of the sentences"):
         list(read_pairs(path, name[2:], PairColumns((), "", ("label",)), "utf-8"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.csv.gz"])
+def test_a_table_whose_lines_end_with_cr_alone(tmp_path, name, encoding):
+    """Bug: "close the quotes" in a .csv, a header without rows in a .tsv, "Extra data" in JSON."""
+    between = "\t" if "tsv" in name else ","
+    lines = ['{"text": "a"}'] * 3 if "json" in name else [f"text{between}n", f"a{between}1"]
+    data = "".join(f"{line}\r" for line in lines).encode(encoding)
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    message = rf"{name}: no line ends with LF, but {len(lines)} CR are in it"
+    with pytest.raises(DataError, match=message):
+        open_rows(tmp_path / name, column="text", encoding=encoding).survey()
+    with pytest.raises(DataError, match=message):
+        read_lines(tmp_path / name, encoding)
+    if "json" not in name:
+        config = DataConfig(path=str(tmp_path / name), columns="text", encoding=encoding)
+        with pytest.raises(DataError, match=message):
+            load_text(config)
+
+
+def test_a_text_whose_lines_end_with_cr_alone_is_warned_of(tmp_path, recwarn):
+    """Bug: the whole file was one row without a word; CR inside a line is text otherwise."""
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a\rb\rc\r")
+    with pytest.warns(UserWarning, match=r"a\.txt: no line ends with LF, but 3 CR are in it"):
+        assert [row.text for row in open_rows(path)] == ["a\rb\rc"]
+    with (
+        pytest.warns(UserWarning, match="the line ends of old Macs; it is read as one line"),
+        pytest.raises(DataError, match="one distinct sentence"),
+    ):
+        load_text(DataConfig(path=str(path)))
+    recwarn.clear()
+    path.write_bytes(b"a\rb\rc\nd\n")  # CR inside a line
+    assert [row.text for row in open_rows(path)] == ["a\rb\rc", "d"]
+    path.write_bytes(b"a\rb")
+    assert [row.text for row in open_rows(path)] == ["a\rb"]
+    path.write_bytes(b"a\r\nb\r\n")
+    assert [row.text for row in open_rows(path)] == ["a", "b"]
+    assert not recwarn.list
