@@ -1,6 +1,8 @@
 """Columns of TSV and CSV files: rows, and which column is meant."""
 
 import csv
+import re
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -43,8 +45,8 @@ def refuse_empty(path: Path, number: int) -> None:
 def pick(path: Path, names: list[str], first: list[str]) -> tuple[list[int], bool]:
     """Return the places of columns, and whether the first line is a header.
 
-    A column is given by a name of the first line or a number from 0; where all are numbers the
-    first line is a row like any other.
+    A column is given by a name of the first line or a number from 0, in plain digits; where all are
+    numbers the first line is a row like any other. Warns where a number is a cell of it too.
 
     Raises:
       DataError: there is no such column; lists those there are.
@@ -55,6 +57,13 @@ def pick(path: Path, names: list[str], first: list[str]) -> tuple[list[int], boo
 
 def _index(path: Path, name: str, first: list[str]) -> int:
     if _is_number(name, first):
+        if name in first:
+            warnings.warn(
+                f"{path}, line 1: {name!r} is taken as the number of a column, counted from 0, "
+                "though the first line holds it too; if that line is a header and the name is "
+                "meant, rename the column",
+                stacklevel=2,
+            )
         return int(name)
     if name in first:
         return place_of(path, name, first)
@@ -77,7 +86,8 @@ def place_of(path: Path, name: str, header: list[str]) -> int:
 
 
 def _is_number(name: str, first: list[str]) -> bool:
-    return name.isdecimal() and len(name) < 10 and int(name) < len(first)
+    # Not isdecimal(): the digits of other scripts, and 01, are names.
+    return re.fullmatch("0|[1-9][0-9]{0,8}", name) is not None and int(name) < len(first)
 
 
 def check_width(path: Path, number: int, fields: list[str], first: list[str]) -> None:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import warnings
 
 import pytest
 
@@ -196,3 +197,29 @@ def test_a_text_whose_lines_end_with_cr_alone_is_warned_of(tmp_path, recwarn):
     path.write_bytes(b"a\r\nb\r\n")
     assert [row.text for row in open_rows(path)] == ["a", "b"]
     assert not recwarn.list
+
+
+@pytest.mark.parametrize("name", ["01", "\u0661", "1\u0661", "\u00b2", "+1", "1_0"])
+def test_a_number_is_plain_digits(tmp_path, name):
+    """Bug: 01 and the Arabic digit one were column 1, whatever the header said."""
+    path = tmp_path / "a.csv"
+    path.write_text(f"{name},text\n1,a\n")
+    assert [row.text for row in open_rows(path, column=name)] == ["1"]
+    with pytest.raises(DataError, match="no column"):
+        open_rows(path, column="001").survey()
+
+
+def test_a_number_that_the_first_line_holds_is_warned_of_once(tmp_path):
+    """Bug: a column called 0 in a header was read with the header as a text, without a word."""
+    path = tmp_path / "a.csv"
+    path.write_text("id,0\n7,a\n")
+    rows = open_rows(path, column="0")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")  # as in a command
+        for _ in range(2):
+            assert [row.text for row in rows] == ["id", "7"]
+    (warning,) = told
+    assert f"{path}, line 1: '0' is taken as the number of a column" in str(warning.message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [row.text for row in open_rows(path, column="1")] == ["0", "a"]
