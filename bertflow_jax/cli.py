@@ -8,10 +8,8 @@ process by that signal, 143 for a shell. Anything else is a bug of ours and show
 A command calls `run` before it imports what takes seconds, so that Ctrl-C ends that too.
 """
 
-import difflib
 import importlib.metadata
 import logging
-import math
 import os
 import platform
 import re
@@ -23,8 +21,14 @@ from typing import NoReturn
 import absl.logging
 from absl import app, flags
 
-from bertflow_jax.config import Config, field_names
 from bertflow_jax.errors import BertFlowError, ProcessLostError
+from bertflow_jax.flag_errors import (
+    config_places,
+    given,
+    parse_error,
+    refuse_infinite,
+    refuse_sections,
+)
 from bertflow_jax.interrupt import (
     Preempted,
     Terminated,
@@ -167,19 +171,18 @@ def _parse(argv: list[str]) -> list[str]:
         print(version_line())
         _exit_told()
     try:
+        refuse_sections(argv)
         rest = flags.FLAGS([argv[0], quiet, *argv[1:]])[1:]
-        _refuse_infinite()
+        refuse_infinite()
         # ml_collections tells of a config file that it could not open at the first use of it.
         if "config" in flags.FLAGS:
             getattr(flags.FLAGS["config"].value, "validate", None)
     except Exception as error:
         # Only absl, ml_collections and the user's own config file run here.
-        _refuse(_parse_error(error, argv))
+        _refuse(parse_error(error, argv))
     except SystemExit as error:
-        if _config_places(error):
-            _refuse(
-                f"{_given(argv)}: the file calls exit({error.code!r}){_config_places(error)[-1]}"
-            )
+        if config_places(error):
+            _refuse(f"{given(argv)}: the file calls exit({error.code!r}){config_places(error)[-1]}")
         # Else only --help and its kin exit while parsing, with 1; asked for, it is no failure.
         _exit_told()
     if rest:
@@ -188,71 +191,6 @@ def _parse(argv: list[str]) -> list[str]:
             "--name or --noname"
         )
     return argv
-
-
-def _refuse_infinite() -> None:
-    """Raise for NaN and infinity, which pass absl's bounds; the config's fields have their own."""
-    for name, value in flags.FLAGS.flag_values_dict().items():
-        if isinstance(value, float) and not math.isfinite(value) and not name.startswith("config."):
-            raise flags.IllegalFlagValueError(f"flag --{name}={value}: must be a finite number")
-
-
-def _parse_error(error: BaseException, argv: list[str]) -> str:
-    """Say in a line or two why the flags, or the config file among them, cannot be read."""
-    named = re.search(r"--?config=(\S+)", " ".join(argv))
-    if any(re.fullmatch(r"--?config=\s*", word) for word in argv):
-        return "--config is blank: name a file, e.g. --config=configs/demo.py"
-    if named is not None and os.path.isdir(named[1].partition(":")[0]):
-        return f"--config={named[1]} is a folder; name a file, e.g. --config=configs/demo.py"
-    if named is not None and not os.path.exists(named[1].partition(":")[0]):
-        return f"--config={named[1]}: no such file"
-    if isinstance(error, OSError):
-        return str(error)
-    if isinstance(error, flags.Error) and "Error whilst parsing config file" not in str(error):
-        field = next((word for word in argv[1:] if re.match(r"--?config\.", word)), None)
-        if field is not None and named is None and "config" in flags.FLAGS:
-            return (
-                f"{field} sets a field of a config file: give --config=FILE too, as "
-                "--config=configs/text.py"
-            )
-        # absl shows the arguments of its own error there.
-        return re.sub(r"\('Non-boolean argument.*\)$", "must be true or false", str(error))
-    if not _given(argv):
-        return str(error)
-    # ml_collections and absl wrap what a config file raised, with its traceback as text.
-    while error.__context__ is not None:
-        error = error.__context__
-    places = _config_places(error)
-    what = error.args[0] if isinstance(error, KeyError) and error.args else error
-    unknown = re.match(r"Field (\w+) not found on dataclass", str(what))
-    if unknown is not None:
-        return f"{_given(argv)}: unknown config field {unknown[1]!r}{_near(unknown[1], argv)}"
-    return (
-        f"{_given(argv)}: {type(error).__name__}{places[-1] if places else ''}: {what}; the file "
-        "must define get_config(), which returns a bertflow_jax.Config, and --config.a.b=value "
-        "sets a field of it"
-    )
-
-
-def _given(argv: list[str]) -> str:
-    return " ".join(word for word in argv[1:] if word.lstrip("-").startswith("config"))
-
-
-def _config_places(error: BaseException) -> list[str]:
-    """Return the places in the file of --config that an exception came through, outermost first."""
-    # ml_collections loads the file as a module of this name.
-    return [
-        f" at {frame.f_code.co_filename}, line {line}"
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if frame.f_globals.get("__name__") == "config_config"
-    ]
-
-
-def _near(name: str, argv: list[str]) -> str:
-    """Return a hint at the config field that looks most like the one given as --config.a.NAME."""
-    given = re.search(rf"--?config\.((?:\w+\.)*{name})\b", " ".join(argv))
-    close = difflib.get_close_matches(given[1] if given else name, field_names(Config), n=1)
-    return f"; did you mean --config.{close[0]}?" if close else ""
 
 
 def _refuse(text: str) -> NoReturn:

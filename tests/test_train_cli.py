@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked_commands import run_commands
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -87,3 +88,32 @@ def test_a_config_file_that_exits_is_a_mistake(tmp_path):
     assert done.returncode == 2
     assert "exit(3)" in done.stderr
     assert "line 3" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("trian.steps=5", "unknown config field 'trian.steps'; did you mean --config.train.steps?"),
+        ("trian.stepz=5", "unknown config field 'trian.stepz'; did you mean --config.train.steps?"),
+        ("trian=5", "unknown config field 'trian'; the fields of --config.train are "),
+        ("stepz=5", "unknown config field 'stepz'; did you mean --config.train.steps?"),
+        ("steps=5", "unknown config field 'steps'; did you mean --config.train.steps?"),
+        ("flow.levels.x=5", "unknown config field 'flow.levels.x'; did you mean --config.flow.lev"),
+        ("flow.seed=5", "unknown config field 'flow.seed'; did you mean --config.seed?"),
+        ("path=a", "did you mean --config.encoder.path or --config.data.path or --config.superv"),
+        ("encodr.path=a", "'encodr.path'; did you mean --config.encoder.path?"),
+        ("xyzzy=4", "unknown config field 'xyzzy' (--help lists the flags)"),
+        ("flow=3", "flow is a section of the config; set a field of it: --config.flow.levels, "),
+        ("flow=1", "flow is a section of the config; set a field of it: --config.flow.levels, "),
+        ("data=x.txt", "data is a section of the config; set a field of it: --config.data.path, "),
+    ],
+)
+def test_a_field_that_is_none_is_named_in_one_line(tmp_path, field, said):
+    """Bug: the text of a KeyError, "values allowed are [0/none, or 1]"; flow=1 reset the section."""
+    arguments = [f"--config={ROOT}/configs/demo.py", "--workdir=run", f"--config.{field}"]
+    arguments.append("--config.data.path=none.txt")
+    ((code, text),) = run_commands("train", [arguments], tmp_path)
+    assert code == 2
+    assert text.startswith(f"error: --config.{field}: ")
+    assert said in text
+    assert text.count("\n") == 1
