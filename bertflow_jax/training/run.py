@@ -18,6 +18,7 @@ from bertflow_jax.data.tfds_builders import PREFIX, tfds_folder
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.hub import MINI_BERT
 from bertflow_jax.errors import ConfigError
+from bertflow_jax.flow.glow import check_features
 from bertflow_jax.paths import user_path
 from bertflow_jax.scores import HELD_OUT, Score
 from bertflow_jax.supervision_config import comma_separated
@@ -88,6 +89,7 @@ def train(
             },
         )
     corpus, encoder = distributed.together(lambda: (load_text(config.data), load_encoder(config)))
+    check_features(encoder.dimension, config.flow)  # before the text is embedded
     _tell_text(config, corpus)
     identity = encoder.identity()
     kept = config.checkpoint.keep, config.checkpoint.keep_best

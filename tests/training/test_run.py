@@ -251,6 +251,18 @@ def test_mistakes_are_named(folder, tmp_path, change, error, words):
         train(config, tmp_path / "run")
 
 
+@pytest.mark.parametrize("mode", ["cached", "online"])
+def test_too_many_levels_are_refused_before_anything_is_embedded(
+    folder, tmp_path, monkeypatch, mode
+):
+    """Bug: flow.levels=20 was refused after the whole text had been embedded."""
+    config = _config(folder, 5, mode=mode)
+    config.flow = dataclasses.replace(config.flow, levels=20)
+    monkeypatch.setattr(SentenceEncoder, "encode", lambda *a, **k: pytest.fail("it embeds"))
+    with pytest.raises(ConfigError, match=r"flow\.levels=20: the last level .* use fewer levels"):
+        train(config, tmp_path / "run")
+
+
 def test_c04_workdir_rules(tmp_path):
     """Non-empty without a word, both words, a file, a blank name: errors before any work."""
     full = tmp_path / "full"
