@@ -103,6 +103,8 @@ def place(tmp_path_factory) -> Path:
         "given.txt": "".join(f"Sentence number {n}.\n" for n in range(20)),
         "rows.jsonl": '{"text": "a"}\n{"other": "b"}\n',
         "null.jsonl": '{"text": "a"}\n{"text": null}\n',
+        "twice.csv": "text,text\na,b\n",
+        "twice.jsonl": '{"text": "a", "text": "b"}\n',
         "zero.csv": "0,n\na,1\n",
         "text.npy": "hello",
     }
