@@ -66,7 +66,8 @@ class FlowConfig:
       depth: steps a level (ActNorm, permutation, coupling).
       width: hidden units of the coupling's conditioner.
       coupling: `additive` (released) or `affine`.
-      permutation: `reverse` (released: fixed reversal) or `plu` (learned 1x1 convolution).
+      permutation: `reverse` (released: fixed reversal) or `plu` (learned 1x1 convolution, which
+        wants a train.learning_rate of about 1e-4).
       activation: second hidden layer of the conditioner, `relu` (released) or `gatu`.
       dropout: dropout rate inside the conditioner while fitting.
       actnorm_init: `data` (mean 0, variance 1 on the first rows), `released` (Glorot uniform, as

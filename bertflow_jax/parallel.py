@@ -31,6 +31,19 @@ DATA_AXIS = "data"
 _SPLIT_FROM = 1 << 14  # elements: a smaller array is not worth its messages
 
 
+def check_batch(batch_size: int, accumulate: int) -> None:
+    """Raise ConfigError where pieces or processes do not divide a batch; before any long work."""
+    if batch_size % accumulate:
+        raise ConfigError(
+            f"train.accumulate={accumulate} must divide the batch of {batch_size} examples"
+        )
+    if (batch_size // accumulate) % jax.process_count():
+        raise ConfigError(
+            f"train.batch_size={batch_size} (in {accumulate} piece(s)) must be a multiple of the "
+            f"{jax.process_count()} processes"
+        )
+
+
 def data_mesh(batch_size: int, accumulate: int = 1) -> Mesh:
     """Return a one-axis mesh over the most devices that divide the batch evenly.
 
@@ -38,18 +51,10 @@ def data_mesh(batch_size: int, accumulate: int = 1) -> Mesh:
     is divided.
 
     Raises:
-      ConfigError: the pieces or the processes do not divide the batch.
+      ConfigError: as `check_batch`.
     """
-    if batch_size % accumulate:
-        raise ConfigError(
-            f"train.accumulate={accumulate} must divide the batch of {batch_size} examples"
-        )
+    check_batch(batch_size, accumulate)
     piece, processes = batch_size // accumulate, jax.process_count()
-    if piece % processes:
-        raise ConfigError(
-            f"train.batch_size={batch_size} (in {accumulate} piece(s)) must be a multiple of the "
-            f"{processes} processes"
-        )
     own = jax.local_device_count()
     count = max(n for n in range(1, own + 1) if piece % (n * processes) == 0)
     taken: dict[int, int] = {}

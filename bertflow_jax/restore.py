@@ -17,10 +17,10 @@ from bertflow_jax.flow.glow import init_variables
 from bertflow_jax.paths import file_kind, user_path
 from bertflow_jax.postprocess.flow import Flow
 from bertflow_jax.remote.address import remote_address
-from bertflow_jax.training.metrics import METRICS_FILE
 from bertflow_jax.training.resume import check_same
 from bertflow_jax.training.run import load_encoder
 from bertflow_jax.training.supervised_state import ENCODER_ITEM, trained_shapes, with_trained
+from bertflow_jax.workdir import METRICS_FILE
 
 _log = logging.getLogger(__name__)
 

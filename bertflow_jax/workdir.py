@@ -18,7 +18,8 @@ _log = logging.getLogger(__name__)
 _LOCK = ".lock"
 _CHECKPOINTS = "checkpoints"
 _made: list[Path] | None = None  # folders that `make_folder` has made, inside `folders_undone`
-_BEFORE_A_CHECKPOINT = {_LOCK, "metrics.jsonl", "metrics.tmp", "tensorboard", _CHECKPOINTS}
+METRICS_FILE = "metrics.jsonl"
+_BEFORE_A_CHECKPOINT = {_LOCK, METRICS_FILE, "metrics.tmp", "tensorboard", _CHECKPOINTS}
 UNFINISHED = ".unfinished-"  # begins the name of a folder that `staging` fills
 UNFINISHED_SAVE = ".orbax-checkpoint-tmp"  # in the name of a folder that orbax is still writing
 
@@ -103,7 +104,7 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
       ConfigError: both flags are given; an address without the extra `gcs`.
       DataNotFoundError: an address in a bucket that does not exist.
       WorkdirError: as `prepare_output`; not empty and neither flag given; --overwrite of a folder
-        that the current or the home folder lies in.
+        that holds other things than a run, or that the current or the home folder lies in.
     """
     if resume and overwrite:
         raise ConfigError("--resume and --overwrite exclude each other: give one")
@@ -126,6 +127,11 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
     for kept in (os.getcwd(), os.path.expanduser("~")):  # Path.home fails where there is none
         if Path(kept).resolve().is_relative_to(folder.resolve()):
             raise WorkdirError(f"--workdir={workdir} --overwrite would delete {kept}")
+    if not _is_run(folder):
+        raise WorkdirError(
+            f"--workdir={workdir} --overwrite would delete a folder that is no run's, for it has "
+            f"neither checkpoints of ours nor {METRICS_FILE}; empty it yourself, or name another"
+        )
     return folder
 
 
@@ -138,6 +144,15 @@ def _holds_a_run(folder: Path) -> bool:
         return True
     saves = folder / _CHECKPOINTS
     return saves.is_dir() and any(UNFINISHED_SAVE not in path.name for path in saves.iterdir())
+
+
+def _is_run(folder: Path) -> bool:
+    """Return whether a run has been in a folder: it may have been one of the user's, mistyped."""
+    saves = folder / _CHECKPOINTS
+    return (folder / METRICS_FILE).is_file() or (
+        saves.is_dir()
+        and any(path.name.isdecimal() or UNFINISHED_SAVE in path.name for path in saves.iterdir())
+    )
 
 
 def clear_workdir(folder: Path) -> None:

@@ -49,7 +49,8 @@ def test_a_user_without_a_home_folder(homeless, caplog, tmp_path, no_compilation
     use_compilation_cache()
     assert jax.config.jax_compilation_cache_dir is None
     assert "compiled programs are not kept" in caplog.text
-    (tmp_path / "file").write_text("x")
+    (tmp_path / "metrics.jsonl").write_text("x")
+    (tmp_path / "notes").touch()
     assert prepare_workdir(tmp_path, resume=False, overwrite=True) == tmp_path
 
 

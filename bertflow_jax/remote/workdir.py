@@ -20,14 +20,14 @@ from bertflow_jax.remote.address import Address
 from bertflow_jax.remote.bucket import BucketFolder
 from bertflow_jax.remote.steps import CHECKPOINTS, Inventory, RemoteSteps
 from bertflow_jax.remote.uploads import Uploads
+from bertflow_jax.workdir import METRICS_FILE
 
 _log = logging.getLogger(__name__)
 _OWNER = ".owner"
 _PROBE = ".write_test"
-_METRICS = "metrics.jsonl"
 _ENCODER = "encoder"
 _ENCODER_LAST = f"{_ENCODER}/config.json"  # without it a folder is no encoder
-_BEFORE_A_CHECKPOINT = {_OWNER, _PROBE, _METRICS, "tensorboard"}
+_BEFORE_A_CHECKPOINT = {_OWNER, _PROBE, METRICS_FILE, "tensorboard"}
 
 
 def prepare_remote(address: Address, *, resume: bool, overwrite: bool) -> None:
@@ -36,13 +36,21 @@ def prepare_remote(address: Address, *, resume: bool, overwrite: bool) -> None:
     Raises:
       ConfigError: the extra `gcs` is missing.
       DataNotFoundError: no such bucket.
-      WorkdirError: no credentials, not readable or writable; not empty and neither flag given.
+      WorkdirError: no credentials, not readable or writable; not empty and neither flag given;
+        --overwrite of what is no run.
     """
     bucket = BucketFolder(address)
-    if _holds_a_run(bucket.names()) and not (resume or overwrite):
+    names = bucket.names()
+    if _holds_a_run(names) and not (resume or overwrite):
         raise WorkdirError(
             f"--workdir={address} is not empty: give --resume to go on with the run in it, "
             "--overwrite to delete it, or another folder"
+        )
+    if _holds_a_run(names) and overwrite and not _is_run(names):
+        raise WorkdirError(
+            f"--workdir={address} --overwrite would delete objects that are no run's, for there "
+            f"are neither checkpoints of ours nor {METRICS_FILE}; delete them yourself, or name "
+            "another address"
         )
     show_writable(bucket)
 
@@ -70,6 +78,13 @@ def _holds_a_run(names: dict[str, int]) -> bool:
     return bool(inside.steps() or inside.other or not beside <= _BEFORE_A_CHECKPOINT)
 
 
+def _is_run(names: dict[str, int]) -> bool:
+    """Whether a run has been there, as `bertflow_jax.workdir` has it for folders."""
+    start = f"{CHECKPOINTS}/"
+    inside = Inventory.of(n.removeprefix(start) for n in names if n.startswith(start))
+    return bool(inside.files or not {_OWNER, METRICS_FILE}.isdisjoint(names))
+
+
 class ReadWorkdir:
     """What a reader takes from a workdir in a bucket; a context that ends with its files.
 
@@ -86,8 +101,8 @@ class ReadWorkdir:
 
     def metrics(self, into: Path) -> Path | None:
         """Copy the run's metrics.jsonl into a local folder; None where there is none."""
-        target = into / _METRICS
-        return target if self._bucket.get_file(_METRICS, target) else None
+        target = into / METRICS_FILE
+        return target if self._bucket.get_file(METRICS_FILE, target) else None
 
     def __enter__(self) -> Self:
         return self
@@ -138,7 +153,7 @@ class RunWorkdir(ReadWorkdir):
             if name != _OWNER:
                 self._bucket.delete(name)
         self.steps.forget()
-        (self.folder / _METRICS).unlink(missing_ok=True)
+        (self.folder / METRICS_FILE).unlink(missing_ok=True)
 
     def publish(self) -> None:
         """Upload what is not in the bucket yet: metrics, tensorboard/, encoder/.
@@ -183,9 +198,13 @@ class RunWorkdir(ReadWorkdir):
                 f"name is in {self._bucket.address}/{_OWNER}); this run ends"
             )
 
+    def send_metrics(self) -> None:
+        """Upload metrics.jsonl; raises WorkdirError."""
+        self._uploads.send([self.folder / METRICS_FILE])
+
     def _send_beside(self) -> None:
-        metrics = self.folder / _METRICS
-        self._uploads.send([metrics, *(self.folder / "tensorboard").rglob("*")])
+        self.send_metrics()
+        self._uploads.send((self.folder / "tensorboard").rglob("*"))
 
     def _send_encoder(self) -> None:
         files = [path for path in (self.folder / _ENCODER).rglob("*") if path.is_file()]

@@ -146,12 +146,22 @@ def _too_few(held_out: float) -> TrainingError:
     )
 
 
+def fitted_count(rows: np.ndarray, held_out: float) -> int:
+    """Return how many examples `split_examples` leaves to fit on."""
+    return len(rows) - min(round(held_out * len(rows)), int(_share_nothing(rows).sum()))
+
+
+def _share_nothing(rows: np.ndarray) -> np.ndarray:
+    """Return which examples share no sentence with another one, bool[N]."""
+    return (np.bincount(rows.reshape(-1))[rows] == 1).all(axis=1)
+
+
 def _held_out_examples(rows: np.ndarray, count: int, share: float) -> np.ndarray:
     """Return which examples are kept out, bool[N]: the first ones that share no sentence.
 
     A sentence that is also fitted would make the held-out loss one of the fit.
     """
-    alone = (np.bincount(rows.reshape(-1))[rows] == 1).all(axis=1)
+    alone = _share_nothing(rows)
     chosen = np.zeros(len(rows), bool)
     chosen[np.flatnonzero(alone)[:count]] = True
     if share and chosen.sum() < max(count, 1):

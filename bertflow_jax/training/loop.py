@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bertflow_jax import distributed, parallel
@@ -19,6 +18,7 @@ from bertflow_jax.progress import progress_bar
 from bertflow_jax.scores import HELD_OUT, Score, is_better
 from bertflow_jax.training.fit import FitData, example_order, flow_mode, planned_steps
 from bertflow_jax.training.held_out import held_out_bits, is_evaluated, tell_end
+from bertflow_jax.training.loss_course import LossCourse
 from bertflow_jax.training.optimizer import make_optimizer
 from bertflow_jax.training.order import ExampleOrder
 from bertflow_jax.training.processes import check_together
@@ -100,6 +100,7 @@ def run_fit(
     def evaluate(state: FitState) -> float | None:
         return distributed.share(lambda: of_state(state))
 
+    course = LossCourse(config.train.learning_rate)
     done = saved = int(state.step)
     held_out: float | None = None
     evaluated = 0
@@ -123,7 +124,7 @@ def run_fit(
                 after, metrics = run_chunk(state, done, count)
                 rate = count / (time.perf_counter() - started)
                 limit = distributed.share(functools.partial(_chunk_limit, rate))
-                _check_finite(metrics, after, done)
+                course.check(metrics, after, done)
                 state, done, held_out = after, done + count, None
                 profiler.at(done)
                 if is_evaluated(done, last, config):
@@ -220,24 +221,6 @@ def _steps_to_next_stop(done: int, last: int, config: Config) -> int:
     rhythms = [config.checkpoint.every, config.train.eval_every]
     stops = [every - done % every for every in rhythms if every > 0]
     return min(CHUNK_STEPS, last - done, *stops)
-
-
-def _check_finite(metrics: StepMetrics, state: FitState, done: int) -> None:
-    finite = np.isfinite(metrics.bits_per_dim) & np.isfinite(metrics.grad_norm)
-    if not finite.all():
-        bad = int(np.argmin(finite))
-        raise TrainingError(
-            f"the loss is not finite at step {done + bad + 1} "
-            f"(bits/dim {metrics.bits_per_dim[bad]}, gradient norm {metrics.grad_norm[bad]}); "
-            "stopped, no state from here on is saved. Lower train.learning_rate, or look for "
-            "outliers in the embeddings"
-        )
-    params = jax.tree.leaves(state.variables["params"])
-    if not all(bool(jnp.isfinite(p).all()) for p in params):
-        raise TrainingError(
-            f"a parameter is not finite after step {done + len(finite)}; stopped, no state "
-            "from here on is saved. Lower train.learning_rate"
-        )
 
 
 def _report(

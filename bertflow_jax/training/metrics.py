@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Any
 
 from bertflow_jax.errors import WorkdirError
+from bertflow_jax.workdir import METRICS_FILE
 
 _log = logging.getLogger(__name__)
-METRICS_FILE = "metrics.jsonl"
 
 
 def metric_records(path: Path) -> list[dict[str, Any]]:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from bertflow_jax import parallel
 from bertflow_jax.config import Config
-from bertflow_jax.data.text import TextCorpus
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES
 from bertflow_jax.encoder.embedding import EmbedFn, make_embed_fn
@@ -57,13 +56,18 @@ class OnlineText:
     encoder: SentenceEncoder
 
     @classmethod
-    def build(cls, config: Config, encoder: SentenceEncoder, corpus: TextCorpus) -> "OnlineText":
-        """Tokenize the text, set examples aside and embed those.
+    def build(
+        cls,
+        config: Config,
+        encoder: SentenceEncoder,
+        sentences: list[str],
+        rows: NDArray[np.int32],
+    ) -> "OnlineText":
+        """Tokenize the text, as `TextCorpus.numbered` gives it; set examples aside and embed those.
 
         Raises:
           TrainingError: fewer than two different sentences are left to fit on.
         """
-        sentences, rows = corpus.numbered()
         fitted, kept_out = split_examples(rows, config.data.held_out, config.seed)
         texts = [sentences[row] for row in kept_out.reshape(-1)]
         embeddings = encoder.encode(texts, on_overflow="ignore", show_progress=False)

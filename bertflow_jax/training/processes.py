@@ -13,12 +13,12 @@ import numpy as np
 from bertflow_jax import distributed
 from bertflow_jax.checkpoint import CheckpointStore, Records
 from bertflow_jax.config import Config
-from bertflow_jax.errors import ConfigError, DataError
+from bertflow_jax.errors import BertFlowError, ConfigError, DataError, WorkdirError
 from bertflow_jax.interrupt import Interrupt
 from bertflow_jax.remote.address import Address, remote_address
 from bertflow_jax.scores import Score
-from bertflow_jax.training.metrics import METRICS_FILE, MetricsWriter
-from bertflow_jax.workdir import clear_workdir, lock_workdir, prepare_workdir
+from bertflow_jax.training.metrics import MetricsWriter
+from bertflow_jax.workdir import METRICS_FILE, clear_workdir, lock_workdir, prepare_workdir
 
 _log = logging.getLogger(__name__)
 if TYPE_CHECKING:
@@ -60,22 +60,41 @@ class Held:
         steps = None if self.remote is None else self.remote.steps
         return CheckpointStore(self.folder, keep, keep_best, steps)
 
-    def goes_on(self, store: CheckpointStore) -> bool:
-        """Return whether --resume finds something to go on from.
+    def begin(self, store: CheckpointStore, *, resume: bool) -> bool:
+        """Return whether the run goes on from a checkpoint; leave a trace that it has begun.
 
-        A run that was killed before its first checkpoint has left metrics alone: it starts anew.
-        Without a trace of a run the folder is a mistake, which `CheckpointStore` names.
+        A run that was killed before its first checkpoint, also while it embedded, has left its
+        metrics file alone: --resume starts anew. Without a trace of a run the folder is a mistake,
+        which `CheckpointStore` names.
+
+        Raises:
+          WorkdirError: the trace cannot be written.
         """
+        metrics = self.folder / METRICS_FILE
 
         def find() -> bool:
-            if store.steps() or not (self.folder / METRICS_FILE).is_file():
+            if resume and (store.steps() or not metrics.is_file()):
                 return True
-            _log.warning(
-                "%s: no checkpoint was saved before the run was stopped: it starts anew", self.place
-            )
+            if resume:
+                _log.warning(
+                    "%s: no checkpoint was saved before the run was stopped: it starts anew",
+                    self.place,
+                )
+            try:
+                metrics.touch()
+            except OSError as error:
+                raise WorkdirError(f"{metrics} cannot be made: {error.strerror}") from error
+            if self.remote is not None:
+                self.remote.send_metrics()
             return False
 
         return distributed.share(find)
+
+    def forget(self) -> None:
+        """Delete the trace of a run that was refused before its first step."""
+        metrics = self.folder / METRICS_FILE
+        if distributed.is_first() and metrics.is_file() and not metrics.stat().st_size:
+            metrics.unlink()
 
     def clear(self) -> None:
         """Delete what is in the workdir; all processes call it, the first one acts."""
@@ -108,8 +127,12 @@ def first_holds(place: Path | Address) -> Iterator[Held]:
             remote = stack.enter_context(RunWorkdir(place))
             return str(remote.folder)
 
-        folder = Path(distributed.share(hold))
-        yield Held(place, folder, remote)
+        held = Held(place, Path(distributed.share(hold)), remote)
+        try:
+            yield held
+        except BertFlowError:
+            held.forget()
+            raise
 
 
 @contextlib.contextmanager

@@ -5,11 +5,10 @@ import functools
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 
-from bertflow_jax import distributed
+from bertflow_jax import distributed, parallel
 from bertflow_jax.checkpoint import CheckpointStore, Records
 from bertflow_jax.config import Config
 from bertflow_jax.data.embedding_cache import embed_cached
@@ -25,6 +24,7 @@ from bertflow_jax.supervision_config import comma_separated
 from bertflow_jax.training.fit import (
     FitData,
     blank_state,
+    fitted_count,
     init_sentences,
     initial_state,
     prepare_data,
@@ -92,19 +92,33 @@ def train(
     check_features(encoder.dimension, config.flow)  # before the text is embedded
     _tell_text(config, corpus)
     identity = encoder.identity()
+    sentences, rows = corpus.numbered()
     kept = config.checkpoint.keep, config.checkpoint.keep_best
     with first_holds(place) as held, held.store(*kept) as store:
         check_same_input(config, identity, corpus.manifest)
-        resume = resume and held.goes_on(store)
+        fitted = fitted_count(rows, config.data.held_out)
+        parallel.check_batch(min(config.train.batch_size, fitted), config.train.accumulate)
+        resume = held.begin(store, resume=resume)
         check = resume_check(store.place, config, identity, corpus.manifest)
         if resume:
             distributed.share(lambda: check(store.newest_good(store.records)))
         text = None
         if config.train.mode == "online":
-            text = OnlineText.build(config, encoder, corpus)
+            text = OnlineText.build(config, encoder, sentences, rows)
             data = text.data
         else:
-            data = embed_corpus(config, encoder, identity, corpus, progress=progress)
+            embeddings = embed_cached(
+                lambda texts: encoder.encode(
+                    list(texts),
+                    batch_size=config.encoder.batch_size or None,
+                    show_progress=progress,
+                ),
+                identity,
+                sentences,
+                config.cache_dir,
+            )
+            held_out = config.data.held_out
+            data = prepare_data(embeddings, rows, held_out=held_out, seed=config.seed)
         if overwrite:
             held.clear()
         if resume:
@@ -211,30 +225,6 @@ def load_encoder(config: Config) -> SentenceEncoder:
     )
     bare = dataclasses.replace(usage, default_prompt_name=None)
     return SentenceEncoder(dataclasses.replace(encoder.encoder, usage=bare))
-
-
-def embed_corpus(
-    config: Config,
-    encoder: SentenceEncoder,
-    identity: dict[str, Any],
-    corpus: TextCorpus,
-    *,
-    progress: bool = False,
-) -> FitData:
-    """Embed every distinct sentence of a corpus once (or take it from the cache).
-
-    `identity` is the encoder's; it is handed in because it takes a digest of all weights.
-    """
-    sentences, rows = corpus.numbered()
-    embeddings = embed_cached(
-        lambda texts: encoder.encode(
-            list(texts), batch_size=config.encoder.batch_size or None, show_progress=progress
-        ),
-        identity,
-        sentences,
-        config.cache_dir,
-    )
-    return prepare_data(embeddings, rows, held_out=config.data.held_out, seed=config.seed)
 
 
 def _start(config: Config, data: FitData) -> tuple[FitState, FlowStart]:

@@ -124,7 +124,8 @@ def train_encoder(
     kept = config.checkpoint.keep, max(1, config.checkpoint.keep_best)
     with first_holds(place) as held, held.store(*kept) as store:
         check_same_input(config, identity, manifest)
-        resume = resume and held.goes_on(store)
+        parallel.check_batch(batches.order.batch_size, config.train.accumulate)
+        resume = held.begin(store, resume=resume)
         check = resume_check(store.place, config, identity, manifest)
         if resume:
             distributed.share(lambda: check(store.newest_good(store.records)))

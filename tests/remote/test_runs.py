@@ -254,6 +254,30 @@ def test_rules_of_a_workdir_that_is_not_empty(begun, folder, straight):
     assert begun.objects["runs/mine2/notes"] == b"another run"
 
 
+def test_killed_while_it_embedded_a_run_starts_anew(gcs, folder, straight, monkeypatch, tmp_path):
+    """Bug: what it left was an owner alone, as every run does, so that --resume was refused."""
+    made = dataclasses.replace(config(folder, 8), cache_dir=str(tmp_path / "cache"))
+
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SentenceEncoder, "encode", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(made, WORKDIR)
+    assert gcs.objects["runs/mine/metrics.jsonl"] == b""
+    train(made, WORKDIR, resume=True)
+    assert_as_straight(straight, gcs)
+
+
+def test_overwrite_deletes_nothing_but_a_run(gcs, folder):
+    """A mistyped address with other data below it."""
+    gcs.objects["runs/mine/notes"] = b"keep me"
+    with pytest.raises(WorkdirError, match="would delete objects that are no run's"):
+        train(config(folder, 8), WORKDIR, overwrite=True)
+    assert gcs.objects == {"runs/mine/notes": b"keep me"}
+
+
 def test_no_permission_to_write_is_told_before_any_work(gcs, folder):
     gcs.faults = lambda method, name: 403 if method == "POST" else None
     with pytest.raises(WorkdirError, match=r"cannot be written.*Storage Object Admin"):

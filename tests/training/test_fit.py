@@ -1,5 +1,6 @@
 """The fit: preparation of the data, reproducibility, constant dimensions, non-finite losses."""
 
+import dataclasses
 import signal
 
 import jax
@@ -240,6 +241,20 @@ def test_sparse_dimensions_do_not_blow_up():
         forward = glow.bijector(flow, state.variables, 8).forward
         gain = np.abs(np.asarray(jax.jit(jax.vmap(jax.jacfwd(forward)))(embeddings[:50])))
         assert gain.max() < 100
+
+
+@pytest.mark.parametrize(("permutation", "rate", "rises"), [("plu", 0.03, 1), ("plu", 1e-3, 0)])
+def test_a_loss_that_rises_far_is_told_once(caplog, permutation, rate, rises):
+    """Bug: bits/dim went from -0.1 to 38 in eight steps, and came back, without a word."""
+    flow = dataclasses.replace(FLOW, permutation=permutation)
+    config, data, sink = _config(20, flow, learning_rate=rate, log_every=1), _data(), Recorder()
+    run_fit(config, data, initial_state(config, data), sink=sink)
+    losses = [values["bits_per_dim"] for _, values in sink.lines]
+    assert (max(losses) > losses[0] + 1) == bool(rises)
+    assert caplog.text.count("bits/dim rose from") == rises
+    if rises:
+        step = int(np.argmax(losses)) + 1
+        assert f"to {max(losses):.4f} at step {step}: train.learning_rate=0.03 is" in caplog.text
 
 
 def test_held_out_must_leave_two_sentences():

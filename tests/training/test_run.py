@@ -279,6 +279,12 @@ def test_c04_workdir_rules(tmp_path):
         prepare_workdir(" ", resume=False, overwrite=False)
     with pytest.raises(WorkdirError, match="no folder of this machine"):
         prepare_workdir("s3://bucket/run", resume=False, overwrite=False)  # made ./s3:/bucket/run
+    for name in ("notes.txt", "checkpoints/weights.pt"):
+        (full / name).parent.mkdir(exist_ok=True)
+        (full / name).write_text("keep me")
+        with pytest.raises(WorkdirError, match=r"--overwrite would delete a folder that is no run"):
+            prepare_workdir(full, resume=False, overwrite=True)
+    (full / "checkpoints" / "20").mkdir()
     assert prepare_workdir(full, resume=False, overwrite=True) == full
     assert (full / "notes.txt").exists()  # only emptied once the new run can start
     link = tmp_path / "link"
@@ -291,8 +297,9 @@ def test_c04_workdir_rules(tmp_path):
 def test_overwrite_never_deletes_where_one_stands(tmp_path, monkeypatch):
     """--workdir=. --overwrite would empty the current folder."""
     (tmp_path / "below").mkdir()
+    (tmp_path / "metrics.jsonl").touch()
     monkeypatch.chdir(tmp_path / "below")
-    with pytest.raises(WorkdirError, match="would delete"):
+    with pytest.raises(WorkdirError, match=rf"--overwrite would delete {tmp_path / 'below'}"):
         prepare_workdir(tmp_path, resume=False, overwrite=True)
 
 
@@ -337,6 +344,51 @@ def test_resume_of_a_run_killed_before_its_first_checkpoint_starts_anew(folder, 
     assert [line["step"] for line in lines] == [5]
 
 
+def _fails_while_embedding(error, config, workdir, monkeypatch, **flags):
+    def fail(*_, **__):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SentenceEncoder, "encode", fail)
+        with pytest.raises(type(error)):
+            train(config, workdir, **flags)
+
+
+def test_resume_of_a_run_killed_while_it_embedded_starts_anew(
+    folder, straight, tmp_path, monkeypatch, caplog
+):
+    """Bug: it had left no trace but a lock, so that --resume of a requeued job was refused."""
+    config = dataclasses.replace(_config(folder, 20), cache_dir=str(tmp_path / "cache"))
+    workdir = tmp_path / "killed"
+    _fails_while_embedding(KeyboardInterrupt(), config, workdir, monkeypatch)
+    # A job may be killed twice.
+    _fails_while_embedding(KeyboardInterrupt(), config, workdir, monkeypatch, resume=True)
+    train(config, workdir, resume=True)
+    assert caplog.text.count("it starts anew") == 2
+    ours, theirs = load_run(workdir).flow.variables, load_run(straight).flow.variables
+    assert max_difference(ours, theirs) == 0.0
+
+
+def test_a_run_that_is_refused_after_its_start_leaves_no_trace(folder, tmp_path, monkeypatch):
+    """What stays is what --resume goes on from; a refusal would come again."""
+
+    config = dataclasses.replace(_config(folder, 5), cache_dir=str(tmp_path / "cache"))
+    _fails_while_embedding(DataError("no vectors"), config, tmp_path / "run", monkeypatch)
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize("mode", ["cached", "online"])
+def test_a_batch_that_cannot_be_divided_is_refused_before_anything_is_embedded(
+    folder, tmp_path, monkeypatch, mode
+):
+    """Bug: a large text was embedded for hours first."""
+    made = _config(folder, 5, mode=mode, batch_size=64, accumulate=16)
+    config = dataclasses.replace(made, cache_dir=str(tmp_path / "cache"))
+    monkeypatch.setattr(SentenceEncoder, "encode", lambda *a, **k: pytest.fail("it embeds"))
+    with pytest.raises(ConfigError, match=r"train\.accumulate=16 must divide the batch of"):
+        train(config, tmp_path / "run")
+
+
 def test_two_runs_in_one_workdir(folder, tmp_path):
     """Both once ended well, and the checkpoints of one of them were gone."""
     with lock_workdir(tmp_path), pytest.raises(WorkdirError, match="in use by another run"):
@@ -361,6 +413,7 @@ def test_overwrite_never_deletes_an_input(tmp_path):
     text = tmp_path / "run" / "text.txt"
     text.parent.mkdir()
     text.write_text("\n".join(LINES), "utf-8")
+    (text.parent / "metrics.jsonl").touch()
     config = _config(text.parent, 1)
     with pytest.raises(WorkdirError, match=r"--overwrite would delete data\.path="):
         train(config, text.parent, overwrite=True)

@@ -275,6 +275,14 @@ def test_resume_refuses_other_pairs_and_another_experiment(folder, straight):
         (folder / "nli.tsv").write_text(text)
 
 
+def test_a_batch_that_cannot_be_divided_is_refused_before_the_old_run_is_deleted(folder, straight):
+    """Bug: --overwrite had emptied the workdir by then."""
+    config = _config(folder, train={"batch_size": 16, "accumulate": 4})
+    with pytest.raises(ConfigError, match=r"train\.accumulate=4 must divide the batch of 6"):
+        train_encoder(config, folder / "straight", overwrite=True)
+    assert CheckpointStore(folder / "straight").steps()[-1] == straight.step
+
+
 def test_a_checkpoint_of_before_supervision_is_resumed():
     """Fields it does not have take their defaults; comparing with None refused every old run."""
 
@@ -290,6 +298,7 @@ def test_a_checkpoint_of_before_supervision_is_resumed():
 def test_overwrite_never_deletes_the_pairs(tmp_path):
     path = tmp_path / "run" / "nli.tsv"
     path.parent.mkdir()
+    (path.parent / "metrics.jsonl").touch()
     path.write_text("sentence1\tsentence2\tlabel\na\tb\tneutral\n")
     config = Config(objective="siamese", supervision=SupervisionConfig(path=str(path)))
     with pytest.raises(WorkdirError, match=r"--overwrite would delete supervision\.path="):
