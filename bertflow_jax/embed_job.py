@@ -24,7 +24,15 @@ from tqdm import tqdm
 from bertflow_jax.data.row_blocks import Survey
 from bertflow_jax.data.rows import RowFile
 from bertflow_jax.embed_parquet import check_ids, write_parquet
-from bertflow_jax.embed_parts import INDEX, LOCK, Part, PartialPart, read_state, write_json_whole
+from bertflow_jax.embed_parts import (
+    DIGEST,
+    INDEX,
+    LOCK,
+    Part,
+    PartialPart,
+    read_state,
+    write_json_whole,
+)
 from bertflow_jax.embed_spec import EmbedJob
 from bertflow_jax.errors import BertFlowError, InputError, WorkdirError
 from bertflow_jax.interrupt import Interrupt
@@ -86,6 +94,7 @@ def run_job(encoder: "SentenceEncoder", job: EmbedJob, *, progress: bool = False
     mine = parts[job.process :: job.processes]
     count = sum(part.rows for part in mine)
     texts = _Texts(job.rows, known)
+    sound: set[Path] = set()  # parts that were written or read through here: not read once more
     try:
         with (
             _shared(job, parts),
@@ -94,8 +103,9 @@ def run_job(encoder: "SentenceEncoder", job: EmbedJob, *, progress: bool = False
             for part in mine:
                 with sole_writer(part.lock, f"--output={part.path}"):
                     _write_part(encoder, job, part, texts, known, bar)
+                sound.add(part.path)
             if job.in_parts:
-                _write_index(job.output, parts)
+                _write_index(job.output, parts, sound)
     except BertFlowError:
         raise
     except OSError as error:
@@ -137,7 +147,7 @@ def _shared(job: EmbedJob, parts: list[Part]) -> Iterator[None]:
                 len(others),
                 others[0],
             )
-        if read_state(job.output / INDEX) != index:
+        if _without_digests(read_state(job.output / INDEX)) != index:
             (job.output / INDEX).unlink(missing_ok=True)
         yield
 
@@ -215,9 +225,23 @@ def _index(parts: list[Part]) -> dict[str, Any]:
     return {**parts[0].made_by, "parts": names}
 
 
-def _write_index(folder: Path, parts: list[Part]) -> None:
-    """Write index.json once every part is there; the last process to finish does it."""
-    if not all(part.is_complete() for part in parts):
+def _without_digests(index: dict[str, Any]) -> dict[str, Any]:
+    """Return what an index says of the job, which is known before any part is."""
+    listed = index.get("parts")
+    if not isinstance(listed, list) or not all(isinstance(part, dict) for part in listed):
+        return index
+    bare = [{name: part[name] for name in part if name != DIGEST} for part in listed]
+    return {**index, "parts": bare}
+
+
+def _write_index(folder: Path, parts: list[Part], sound: set[Path]) -> None:
+    """Write index.json once every part is there; the last process to finish does it.
+
+    Parts that are not among the `sound` ones are read through, once all of them seem to be there.
+    """
+    if not all(part.seems_complete() for part in parts) or not all(
+        part.path in sound or part.is_complete() for part in parts
+    ):
         _log.info("%s: index.json is written when every part is there", folder)
         if others := [told for part in parts if (told := part.of_another_job())]:
             _log.warning(
@@ -227,5 +251,8 @@ def _write_index(folder: Path, parts: list[Part]) -> None:
                 others[0],
             )
         return
-    write_json_whole(folder / INDEX, _index(parts))
+    index = _index(parts)
+    for listed, part in zip(index["parts"], parts, strict=True):
+        listed[DIGEST] = part.digest()
+    write_json_whole(folder / INDEX, index)
     _log.info("%s lists %d rows in %d parts", folder / INDEX, parts[-1].stop, len(parts))

@@ -1,9 +1,10 @@
 """Parts of an embedding job on disk: unfinished ones that can be gone on with, and complete ones.
 
 An unfinished part is a folder `.NAME.partial` beside its final place: vectors.npy in its final
-size, and done.json, which says what it is made of, how many rows are done and their sha256. Rows
-are taken over only if all of that is so. A complete part has its final name; in a folder of parts
-it has a .json beside it, written last, without which it is made again.
+size, and done.json, which says what it is made of, how many rows are done and the sha256 of the
+file up to there. Rows are taken over only if all of that is so. A complete part has its final name;
+in a folder of parts it has a .json beside it, written last, with the sha256 of the file: one
+without it, or with other bytes, is made again.
 """
 
 import dataclasses
@@ -25,6 +26,7 @@ from bertflow_jax.workdir import write_text
 _log = logging.getLogger(__name__)
 INDEX = "index.json"  # of a folder of parts
 LOCK = ".lock"  # of a folder of parts
+DIGEST = "sha256"  # of a part's file, in its .json and in the index
 _READ = 2**20  # bytes
 
 
@@ -69,11 +71,37 @@ class Part:
     def is_made_of(self, found: dict[str, Any]) -> bool:
         """Whether rows that are described so may be taken."""
         # Where no text was cut for fear of an error, none is cut with a warning.
-        return found in (self.described, {**self.described, "on_overflow": "error"})
+        settings = {name: value for name, value in found.items() if name != DIGEST}
+        return settings in (self.described, {**self.described, "on_overflow": "error"})
+
+    def digest(self) -> str:
+        """Return the sha256 that the .json of a part of this job gives, "" where there is none."""
+        found = read_state(self.sidecar)
+        return str(found.get(DIGEST, "")) if self.is_made_of(found) else ""
+
+    def seems_complete(self) -> bool:
+        """Whether this part is there and of this job, by its .json and its size alone."""
+        return bool(self.digest()) and self.is_whole(self.path)
 
     def is_complete(self) -> bool:
-        """Whether this part of a folder is there, whole and of this job."""
-        return self.is_made_of(read_state(self.sidecar)) and self.is_whole(self.path)
+        """Whether this part of a folder is there, of this job, and has the bytes that were made.
+
+        The file is read from end to end: an interrupted copy has the right size too.
+        """
+        if not self.is_whole(self.path) or not self.is_made_of(read_state(self.sidecar)):
+            return False
+        if not self.digest():
+            _log.warning("%s has no sha256 to check the part by: made again", self.sidecar)
+            return False
+        if file_sha256(self.path) != self.digest():
+            _log.warning(
+                "%s does not hold the vectors that were made (its sha256 is not the one in %s): "
+                "made again",
+                self.path,
+                self.sidecar.name,
+            )
+            return False
+        return True
 
     def of_another_job(self) -> str:
         """Say what a part that lies in its place was made with, "" for none or one of this job."""
@@ -134,13 +162,14 @@ class PartialPart:
             self._part.sidecar.unlink(missing_ok=True)
         os.replace(complete, self._part.path)
         if in_folder:
-            write_json_whole(self._part.sidecar, self._part.described)
+            sidecar = {**self._part.described, DIGEST: self._sha.hexdigest()}
+            write_json_whole(self._part.sidecar, sidecar)
         _delete(self._folder)
 
     def _found(self) -> int | None:
         """Return how many rows of what lies there can be kept, None for no such thing."""
         state = read_state(self._state)
-        done, sha = state.pop("done", None), state.pop("sha256", None)
+        done, sha = state.pop("done", None), state.pop(DIGEST, None)
         if (
             type(done) is not int
             or not 0 <= done <= self._part.rows
@@ -149,8 +178,7 @@ class PartialPart:
         ):
             return None
         with self.vectors.open("rb") as file:
-            file.seek(-4 * self._part.rows * self._part.dimension, os.SEEK_END)
-            left = 4 * done * self._part.dimension
+            left = _size(file.fileno()) - 4 * (self._part.rows - done) * self._part.dimension
             while left:
                 block = file.read(min(left, _READ))
                 if not block:
@@ -179,6 +207,9 @@ class PartialPart:
             if shape[0]:
                 # A full disk is an error here; in a memory map it would kill the process.
                 os.posix_fallocate(file.fileno(), file.tell(), 4 * shape[0] * shape[1])
+            length = file.tell()
+        with self.vectors.open("rb") as file:
+            self._sha.update(file.read(length))
         self._record(0)
 
     def _differences(self) -> str:
@@ -188,8 +219,14 @@ class PartialPart:
         return f" (another {', '.join(names)})" if state and names else ""
 
     def _record(self, done: int) -> None:
-        state = {**self._part.described, "done": done, "sha256": self._sha.hexdigest()}
+        state = {**self._part.described, "done": done, DIGEST: self._sha.hexdigest()}
         write_json_whole(self._state, state)
+
+
+def file_sha256(path: Path) -> str:
+    """Return the sha256 of a file, as `sha256sum` gives it."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def partial_folder(path: Path) -> Path:

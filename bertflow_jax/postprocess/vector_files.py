@@ -13,9 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bertflow_jax.data.json_files import read_json_object
 from bertflow_jax.data.npy_files import NPY_DAMAGE
-from bertflow_jax.embed_parts import INDEX
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 from bertflow_jax.paths import file_kind
 
@@ -83,6 +81,8 @@ def open_vectors(path: Path, column: str = "") -> VectorFile:
     if column:
         raise ConfigError(f"--column goes with a .parquet file; {path} has no columns by name")
     if kind == "folder":
+        from bertflow_jax.postprocess.vector_parts import PartVectors
+
         return PartVectors(path)
     if path.suffix != ".npy":
         raise ConfigError(
@@ -137,6 +137,12 @@ class NpyVectors:
             )
         return array
 
+    def header(self) -> bytes:
+        """Return what the file holds before its array; raises DataError."""
+        offset: int = self.mapped().offset  # type: ignore[attr-defined]
+        with self.path.open("rb") as file:
+            return file.read(offset)
+
     def blocks(self) -> Iterator[Block]:
         """Yield all rows in order; raises DataError naming file and row."""
         size = block_rows(self.features)
@@ -148,69 +154,6 @@ class NpyVectors:
             check_unchanged(self.path, self._state)
             check_finite(self.path, part, first)
             yield Block(first, part)
-
-
-class PartVectors:
-    """A folder of .npy parts with index.json, as `python -m bertflow_jax.embed` leaves it."""
-
-    def __init__(self, path: Path):
-        """Read index.json and the headers of the parts; raises DataNotFoundError or DataError."""
-        index = path / INDEX
-        if file_kind(index) != "file":
-            raise DataNotFoundError(
-                f"--input={path}: no {INDEX} in this folder, which bertflow_jax.embed writes when "
-                "every part is there; finish the job, or name a .npy or .parquet file"
-            )
-        self.path = path
-        listed = _listed_parts(index)
-        self._parts = [NpyVectors(path / name) for name in listed]
-        self.files: tuple[Path, ...] = (index, *(part.path for part in self._parts))
-        self.rows = sum(part.rows for part in self._parts)
-        self.features = self._parts[0].features
-        for part, rows in zip(self._parts, listed.values(), strict=True):
-            if part.rows != rows:
-                raise DataError(
-                    f"{part.path} holds {part.rows} vectors, {index} says {rows}; embed the texts "
-                    "again"
-                )
-            if part.features != self.features:
-                raise DataError(
-                    f"{part.path} holds vectors of {part.features} dimensions, the first part of "
-                    f"{self.features}; embed the texts again"
-                )
-
-    def blocks(self) -> Iterator[Block]:
-        """Yield all rows in order; raises DataError naming file and row."""
-        start = 0
-        for part in self._parts:
-            for block in part.blocks():
-                yield Block(start + block.first, block.vectors)
-            start += part.rows
-
-
-def _listed_parts(index: Path) -> dict[str, int]:
-    """Return file -> rows as index.json has them; raises DataError where it is not one of ours."""
-    try:
-        parts = read_json_object(index)["parts"]
-        listed = [(part["file"], part["start"], part["stop"]) for part in parts]
-        starts = [0, *(stop for _, _, stop in listed)]
-        good = bool(listed) and all(
-            name == Path(name).name and start == starts[i] < stop
-            for i, (name, start, stop) in enumerate(listed)
-        )
-    except (ConfigError, LookupError, TypeError, OSError) as error:
-        raise DataError(f"{index} is not readable ({error}); embed the texts again") from error
-    if not good:
-        raise DataError(
-            f"{index} lists no parts that follow each other; it is not the index of "
-            "bertflow_jax.embed"
-        )
-    rows: dict[str, int] = {}
-    for name, start, stop in listed:
-        if name in rows:
-            raise DataError(f"{index} lists {name} twice; embed the texts again")
-        rows[name] = stop - start
-    return rows
 
 
 def block_rows(features: int) -> int:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -117,6 +118,10 @@ def place(tmp_path_factory) -> Path:
     np.save(folder / "given.npy", vectors)
     np.save(folder / "nan.npy", vectors * np.nan)
     np.save(folder / "equal.npy", np.ones((50, 8), np.float32))
+    (folder / "damaged").mkdir()
+    np.save(folder / "damaged" / "part-00000-of-00001.npy", vectors)
+    listed = {"file": "part-00000-of-00001.npy", "start": 0, "stop": 64, "sha256": "0" * 64}
+    (folder / "damaged" / "index.json").write_text(json.dumps({"parts": [listed]}))
     return folder
 
 
