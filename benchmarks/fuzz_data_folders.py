@@ -18,7 +18,8 @@ from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.data.sts import load_task
 from bertflow_jax.data.tfds_builders.archives import read_checksums, unpack
 from bertflow_jax.data.tfds_builders.prepare import prepare
-from bertflow_jax.embed_parts import Part, PartialPart
+from bertflow_jax.embed_partial import PartialPart
+from bertflow_jax.embed_parts import Part
 from bertflow_jax.errors import BertFlowError
 from bertflow_jax.evaluation.plot_data import training_curves
 from bertflow_jax.evaluation.results import build_results, write_results

@@ -23,16 +23,10 @@ from tqdm import tqdm
 
 from bertflow_jax.data.row_blocks import Survey
 from bertflow_jax.data.rows import RowFile
+from bertflow_jax.embed_index import index_of, refuse_other_parts, without_digests, write_index
 from bertflow_jax.embed_parquet import check_ids, write_parquet
-from bertflow_jax.embed_parts import (
-    DIGEST,
-    INDEX,
-    LOCK,
-    Part,
-    PartialPart,
-    read_state,
-    write_json_whole,
-)
+from bertflow_jax.embed_partial import PartialPart
+from bertflow_jax.embed_parts import INDEX, LOCK, Part, read_state
 from bertflow_jax.embed_spec import EmbedJob
 from bertflow_jax.errors import BertFlowError, InputError, WorkdirError
 from bertflow_jax.interrupt import Interrupt
@@ -105,7 +99,7 @@ def run_job(encoder: "SentenceEncoder", job: EmbedJob, *, progress: bool = False
                     _write_part(encoder, job, part, texts, known, bar)
                 sound.add(part.path)
             if job.in_parts:
-                _write_index(job.output, parts, sound)
+                write_index(job.output, parts, sound)
     except BertFlowError:
         raise
     except OSError as error:
@@ -136,10 +130,10 @@ def _shared(job: EmbedJob, parts: list[Part]) -> Iterator[None]:
     if not job.in_parts:
         yield
         return
-    index = _index(parts)
+    index = index_of(parts)
     identity = hashlib.sha256(json.dumps(index).encode()).hexdigest()
     with same_job(job.output / LOCK, identity, f"--output={job.output}"):
-        _refuse_other_parts(job.output, parts)
+        refuse_other_parts(job.output, parts)
         if others := [told for part in parts if (told := part.of_another_job())]:
             _log.warning(
                 "%s holds %d part(s) of another job (%s): the parts of this one take their place",
@@ -147,20 +141,12 @@ def _shared(job: EmbedJob, parts: list[Part]) -> Iterator[None]:
                 len(others),
                 others[0],
             )
-        if _without_digests(read_state(job.output / INDEX)) != index:
+        for part in parts:
+            if part.path.is_file() and not part.sidecar.is_file():
+                _log.warning("%s is there without a .json of ours and will be replaced", part.path)
+        if without_digests(read_state(job.output / INDEX)) != index:
             (job.output / INDEX).unlink(missing_ok=True)
         yield
-
-
-def _refuse_other_parts(folder: Path, parts: list[Part]) -> None:
-    """Raise WorkdirError where the folder holds parts that this job would leave beside its own."""
-    ours = {part.path.name for part in parts}
-    others = sorted(p.name for p in folder.glob("part-*-of-*.npy") if p.name not in ours)
-    if others:
-        raise WorkdirError(
-            f"--output={folder} holds parts of a job that was cut otherwise ({others[0]}, "
-            f"{len(others)} in all): name another folder, or delete them"
-        )
 
 
 def _write_part(
@@ -218,41 +204,3 @@ def _skip(bar: tqdm, rows: int) -> None:
     if not bar.disable:
         bar.initial += rows
     bar.update(rows)
-
-
-def _index(parts: list[Part]) -> dict[str, Any]:
-    names = [{"file": part.path.name, "start": part.start, "stop": part.stop} for part in parts]
-    return {**parts[0].made_by, "parts": names}
-
-
-def _without_digests(index: dict[str, Any]) -> dict[str, Any]:
-    """Return what an index says of the job, which is known before any part is."""
-    listed = index.get("parts")
-    if not isinstance(listed, list) or not all(isinstance(part, dict) for part in listed):
-        return index
-    bare = [{name: part[name] for name in part if name != DIGEST} for part in listed]
-    return {**index, "parts": bare}
-
-
-def _write_index(folder: Path, parts: list[Part], sound: set[Path]) -> None:
-    """Write index.json once every part is there; the last process to finish does it.
-
-    Parts that are not among the `sound` ones are read through, once all of them seem to be there.
-    """
-    if not all(part.seems_complete() for part in parts) or not all(
-        part.path in sound or part.is_complete() for part in parts
-    ):
-        _log.info("%s: index.json is written when every part is there", folder)
-        if others := [told for part in parts if (told := part.of_another_job())]:
-            _log.warning(
-                "%d part(s) are there, but of another job (%s): embed them again with the settings "
-                "of this one, or this one's with theirs",
-                len(others),
-                others[0],
-            )
-        return
-    index = _index(parts)
-    for listed, part in zip(index["parts"], parts, strict=True):
-        listed[DIGEST] = part.digest()
-    write_json_whole(folder / INDEX, index)
-    _log.info("%s lists %d rows in %d parts", folder / INDEX, parts[-1].stop, len(parts))

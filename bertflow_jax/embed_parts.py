@@ -1,10 +1,7 @@
-"""Parts of an embedding job on disk: unfinished ones that can be gone on with, and complete ones.
+"""Complete parts of an embedding job on disk, and what says that they are.
 
-An unfinished part is a folder `.NAME.partial` beside its final place: vectors.npy in its final
-size, and done.json, which says what it is made of, how many rows are done and the sha256 of the
-file up to there. Rows are taken over only if all of that is so. A complete part has its final name;
-in a folder of parts it has a .json beside it, written last, with the sha256 of the file: one
-without it, or with other bytes, is made again.
+A complete part has its final name; in a folder of parts it has a .json beside it, written last,
+with the sha256 of the file: one without it, or with other bytes, is made again.
 """
 
 import dataclasses
@@ -12,7 +9,6 @@ import hashlib
 import json
 import logging
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +23,6 @@ _log = logging.getLogger(__name__)
 INDEX = "index.json"  # of a folder of parts
 LOCK = ".lock"  # of a folder of parts
 DIGEST = "sha256"  # of a part's file, in its .json and in the index
-_READ = 2**20  # bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,119 +114,16 @@ class Part:
                 shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
                 size = file.tell() + 4 * self.rows * self.dimension
                 good = shape == (self.rows, self.dimension) and dtype == np.dtype("<f4")
-                return good and version == (1, 0) and not fortran and _size(file.fileno()) == size
+                same_size = os.fstat(file.fileno()).st_size == size
+                return good and version == (1, 0) and not fortran and same_size
         except NPY_DAMAGE:
             return False
-
-
-class PartialPart:
-    """The folder of an unfinished part.
-
-    Attributes:
-      done: rows that are written and recorded.
-      vectors: the file of all of them.
-    """
-
-    def __init__(self, part: Part):
-        """Go on with what is there, or start again where that is of another job or damaged."""
-        self._part = part
-        self._folder = partial_folder(part.path)
-        self._state = self._folder / "done.json"
-        self._sha = hashlib.sha256()
-        self.vectors = self._folder / "vectors.npy"
-        found = self._found()
-        if found is None:
-            self._start()
-        self.done = found or 0
-
-    def append(self, vectors: np.ndarray) -> None:
-        """Write the next rows, float32[n, E], and record them."""
-        # Mapped anew for every window: what stays mapped counts as memory of the process.
-        mapped = np.lib.format.open_memmap(self.vectors, mode="r+")
-        mapped[self.done : self.done + len(vectors)] = vectors
-        mapped.flush()
-        del mapped
-        self._sha.update(vectors.astype("<f4").tobytes())
-        self.done += len(vectors)
-        self._record(self.done)
-
-    def finish(self, complete: Path, *, in_folder: bool) -> None:
-        """Give a file of this folder the part's final name; the rest of the folder goes."""
-        if in_folder:
-            # Else, killed between here and the end, an older part would pass for this one.
-            self._part.sidecar.unlink(missing_ok=True)
-        os.replace(complete, self._part.path)
-        if in_folder:
-            sidecar = {**self._part.described, DIGEST: self._sha.hexdigest()}
-            write_json_whole(self._part.sidecar, sidecar)
-        _delete(self._folder)
-
-    def _found(self) -> int | None:
-        """Return how many rows of what lies there can be kept, None for no such thing."""
-        state = read_state(self._state)
-        done, sha = state.pop("done", None), state.pop(DIGEST, None)
-        if (
-            type(done) is not int
-            or not 0 <= done <= self._part.rows
-            or not self._part.is_made_of(state)
-            or not self._part.is_whole(self.vectors)
-        ):
-            return None
-        with self.vectors.open("rb") as file:
-            left = _size(file.fileno()) - 4 * (self._part.rows - done) * self._part.dimension
-            while left:
-                block = file.read(min(left, _READ))
-                if not block:
-                    return None
-                self._sha.update(block)
-                left -= len(block)
-        if self._sha.hexdigest() != sha:
-            return None
-        _log.info("%s goes on at row %d", self._folder, done)
-        return done
-
-    def _start(self) -> None:
-        if os.path.lexists(self._folder):
-            _log.warning(
-                "%s is of another job or unreadable%s: starting again",
-                self._folder,
-                self._differences(),
-            )
-            _delete(self._folder)
-        self._folder.mkdir(parents=True)
-        self._sha = hashlib.sha256()
-        shape = (self._part.rows, self._part.dimension)
-        with self.vectors.open("wb") as file:
-            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
-            if shape[0]:
-                # A full disk is an error here; in a memory map it would kill the process.
-                os.posix_fallocate(file.fileno(), file.tell(), 4 * shape[0] * shape[1])
-            length = file.tell()
-        with self.vectors.open("rb") as file:
-            self._sha.update(file.read(length))
-        self._record(0)
-
-    def _differences(self) -> str:
-        """Say in which settings the job that lies there differs."""
-        state = read_state(self._state)
-        names = [name for name, value in self._part.described.items() if state.get(name) != value]
-        return f" (another {', '.join(names)})" if state and names else ""
-
-    def _record(self, done: int) -> None:
-        state = {**self._part.described, "done": done, DIGEST: self._sha.hexdigest()}
-        write_json_whole(self._state, state)
 
 
 def file_sha256(path: Path) -> str:
     """Return the sha256 of a file, as `sha256sum` gives it."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def partial_folder(path: Path) -> Path:
-    """Return the folder of the unfinished part with this final name."""
-    return path.parent / f".{path.name}.partial"
 
 
 def read_state(path: Path) -> dict[str, Any]:
@@ -245,18 +137,3 @@ def read_state(path: Path) -> dict[str, Any]:
 def write_json_whole(path: Path, content: dict[str, Any]) -> None:
     """Write a JSON file so that no half of it is ever seen."""
     write_text(path, json.dumps(content, indent=1) + "\n")
-
-
-def _size(handle: int) -> int:
-    return os.fstat(handle).st_size
-
-
-def _delete(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        # First, so that what is left of a deletion cut short describes nothing.
-        done = path / "done.json"
-        if done.is_file():
-            done.unlink()
-        shutil.rmtree(path)
-    else:
-        path.unlink()

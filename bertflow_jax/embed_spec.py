@@ -9,7 +9,9 @@ from bertflow_jax.checks import check_choice, check_count, check_switch
 from bertflow_jax.data.parquet_rows import import_pyarrow_parquet
 from bertflow_jax.data.rows import RowFile
 from bertflow_jax.data.tokens import OVERFLOW
-from bertflow_jax.embed_parts import INDEX, LOCK, partial_folder
+from bertflow_jax.embed_index import index_is_ours
+from bertflow_jax.embed_partial import partial_folder
+from bertflow_jax.embed_parts import INDEX, LOCK
 from bertflow_jax.errors import ConfigError, InputError, WorkdirError
 from bertflow_jax.paths import file_kind, output_path
 from bertflow_jax.workdir import prepare_output
@@ -102,6 +104,11 @@ class EmbedJob:
                     "written); choose another name"
                 )
         self._check_input_stays()
+        if self.in_parts and not index_is_ours(self.output):
+            raise WorkdirError(
+                f"--output={self.output}: {self.output / INDEX} is not an index of ours; name "
+                "another folder, or move it away"
+            )
 
     def _check_input_stays(self) -> None:
         """Raise ConfigError where the input would be overwritten."""

@@ -2,18 +2,28 @@
 
 A lock ends with its process, however that ends; a file that a killed process leaves is taken over.
 File systems without flock (some of those that several hosts share) are used without a lock.
+
+A lock file begins with who made it, so that only files of ours are ever deleted. An empty one that
+was there is used and left empty: it may be the lock of a run, or of other software.
 """
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
+import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from bertflow_jax.errors import WorkdirError
 
 _log = logging.getLogger(__name__)
+# How a lock file begins; of one length, because a job's identity follows at a fixed place.
+_MADE, _FOUND = b"bertflow_jax made  ", b"bertflow_jax found "
+_OLDER = re.compile(rb"[0-9a-f]{64}")  # a whole file of an older version
+_ENOUGH = 1000  # bytes that hold a mark and an identity
 
 
 @contextlib.contextmanager
@@ -21,13 +31,15 @@ def sole_writer(path: Path, flag: str) -> Iterator[None]:
     """Hold a lock file; whoever else wants it is refused.
 
     Raises:
-      WorkdirError: another process holds it; names `flag` (as --output=FILE).
+      WorkdirError: another process holds it, or it is not one of ours; names `flag` (as
+        --output=FILE).
     """
-    handle = _open(path)
+    handle = _open(path, flag)
     try:
         while _lock(handle, fcntl.LOCK_EX, flag) and not _is_there(handle, path):
-            os.close(handle)  # its last holder has deleted it
-            handle = _open(path)
+            handle = _reopened(handle, path, flag)  # its last holder has deleted it
+        if not _content(handle):
+            os.pwrite(handle, _FOUND, 0)
         yield
     finally:
         _delete_if_sole(handle, path)
@@ -44,9 +56,9 @@ def same_job(path: Path, identity: str, flag: str) -> Iterator[None]:
       flag: for the message, as --output=FOLDER.
 
     Raises:
-      WorkdirError: processes of another job hold it.
+      WorkdirError: processes of another job hold it, or it is not one of ours.
     """
-    handle = _open(path)
+    handle = _open(path, flag)
     try:
         while True:
             with contextlib.suppress(WorkdirError):
@@ -54,23 +66,67 @@ def same_job(path: Path, identity: str, flag: str) -> Iterator[None]:
                 if not _lock(handle, fcntl.LOCK_EX, flag):
                     break
                 if _is_there(handle, path):
-                    os.truncate(handle, 0)
-                    os.pwrite(handle, identity.encode(), 0)
+                    found = _content(handle)
+                    mark = _FOUND if not found or found.startswith(_FOUND) else _MADE
+                    os.truncate(handle, os.pwrite(handle, mark + identity.encode(), 0))
             fcntl.flock(handle, fcntl.LOCK_SH)
             if _is_there(handle, path):
-                if os.pread(handle, 1000, 0) == identity.encode():
+                if _content(handle)[len(_MADE) :] == identity.encode():
                     break
                 raise _in_use(flag)
-            os.close(handle)
-            handle = _open(path)
+            handle = _reopened(handle, path, flag)
         yield
     finally:
         _delete_if_sole(handle, path)
         os.close(handle)
 
 
-def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+def _open(path: Path, flag: str) -> int:
+    """Open a lock file, made if it is not there; raises WorkdirError for what is not ours."""
+    how = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # no wait at a pipe
+    while True:
+        try:
+            handle = os.open(path, how | os.O_CREAT | os.O_EXCL, 0o666)
+        except FileExistsError:
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                return _open_found(path, flag, how)
+        else:
+            os.pwrite(handle, _MADE, 0)
+            return handle
+
+
+def _open_found(path: Path, flag: str, how: int) -> int:
+    try:
+        handle = os.open(path, how)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise
+        kind = "a link" if error.errno == errno.ELOOP else "no file"
+        raise _not_ours(path, flag, kind) from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise _not_ours(path, flag, "no file")
+    found = _content(handle)
+    if found and not found.startswith((_MADE, _FOUND)) and not _OLDER.fullmatch(found):
+        os.close(handle)
+        raise _not_ours(path, flag, "not a lock of ours")
+    return handle
+
+
+def _not_ours(path: Path, flag: str, what: str) -> WorkdirError:
+    return WorkdirError(
+        f"{flag}: {path} is {what}; if nothing else uses it, move it away, or name another output"
+    )
+
+
+def _reopened(handle: int, path: Path, flag: str) -> int:
+    new = _open(path, flag)
+    os.close(handle)
+    return new
+
+
+def _content(handle: int) -> bytes:
+    return os.pread(handle, _ENOUGH, 0)
 
 
 def _lock(handle: int, kind: int, flag: str) -> bool:
@@ -93,7 +149,7 @@ def _in_use(flag: str) -> WorkdirError:
 
 def _is_there(handle: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(handle), os.stat(path))
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
     except FileNotFoundError:
         return False
 
@@ -107,4 +163,7 @@ def _delete_if_sole(handle: int, path: Path) -> None:
         except OSError:
             pass  # no locks here: nobody holds it
         if _is_there(handle, path):
-            path.unlink()
+            if _content(handle).startswith(_FOUND):
+                os.truncate(handle, 0)
+            else:
+                path.unlink()

@@ -94,10 +94,12 @@ def place(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("place")
     for name in ("train.py", "evaluate.py", "configs"):
         (folder / name).symlink_to(ROOT / name)
-    for name in ("folder", "full"):
+    for name in ("folder", "full", "site", "locked"):
         (folder / name).mkdir()
     texts = {
         "full/notes.txt": "mine",
+        "site/index.json": '{"precious": 1}',
+        "locked/.lock": "mylock",
         "empty.txt": "",
         "one.txt": "one line\n",
         "number.py": "def get_config():\n    return 3\n",

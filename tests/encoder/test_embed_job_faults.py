@@ -7,7 +7,7 @@ import signal
 import numpy as np
 import pytest
 
-from bertflow_jax import embed_parts
+from bertflow_jax import embed_partial
 from bertflow_jax.data.rows import RowFile, open_rows
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.embed_job import EmbedJob, run_job
@@ -79,9 +79,11 @@ def test_a_kill_while_a_part_gets_its_name(encoders, job, monkeypatch, place):
     if place == "rename":
         _kill_at(monkeypatch, os, "replace", lambda _, to: str(to).endswith("00000-of-00002.npy"))
     elif place == "sidecar":
-        _kill_at(monkeypatch, embed_parts, "write_json_whole", lambda to, _: "part" in to.name[:4])
+        _kill_at(
+            monkeypatch, embed_partial, "write_json_whole", lambda to, _: "part" in to.name[:4]
+        )
     else:
-        _kill_at(monkeypatch, embed_parts, "_delete")
+        _kill_at(monkeypatch, embed_partial, "_delete")
     with pytest.raises(Kill):
         run_job(second, parts)
     assert run_job(second, parts) == 30
@@ -94,7 +96,10 @@ def test_an_index_of_mixed_parts(encoders, job, monkeypatch):
     run_job(encoders[0], parts)
     assert (parts.output / "index.json").exists()
     _kill_at(
-        monkeypatch, embed_parts.PartialPart, "append", lambda part, _: "00002" in str(part.vectors)
+        monkeypatch,
+        embed_partial.PartialPart,
+        "append",
+        lambda part, _: "00002" in str(part.vectors),
     )
     _kill_at(monkeypatch, os, "replace", lambda _, to: str(to).endswith("part-00001-of-00003.npy"))
     with pytest.raises(Kill):
@@ -106,7 +111,7 @@ def test_an_index_of_mixed_parts(encoders, job, monkeypatch):
     # A part that is gone: the index goes before it is made again, and comes back with it.
     (parts.output / "part-00001-of-00003.npy").unlink()
     with monkeypatch.context() as patched:
-        _kill_at(patched, embed_parts.PartialPart, "finish")
+        _kill_at(patched, embed_partial.PartialPart, "finish")
         with pytest.raises(Kill):
             run_job(encoders[1], parts)
     assert not (parts.output / "index.json").exists()
@@ -178,14 +183,16 @@ def test_processes_of_one_job_share_a_folder(encoders, job):
 def test_locks(tmp_path):
     """A file left by a kill is no lock; a deleted lock file holds nobody out, and nobody in."""
     path = tmp_path / ".lock"
-    path.write_text("job one, killed")
+    with same_job(path, "one", "--output=x"):
+        left = path.read_bytes()
+    path.write_bytes(left)
     with same_job(path, "two", "--output=x"), same_job(path, "two", "--output=x"):
         with (
             pytest.raises(WorkdirError, match=r"--output=x is being written"),
             same_job(path, "three", "--output=x"),
         ):
             pass
-        assert path.read_text() == "two"
+        assert path.read_text().split() == ["bertflow_jax", "made", "two"]
     assert not path.exists()
     with sole_writer(path, "--output=x"):
         with pytest.raises(WorkdirError), sole_writer(path, "--output=x"):
@@ -279,6 +286,7 @@ def test_output_that_is_the_input(tmp_path):
         rows = open_rows(tmp_path / source, "txt")
         with pytest.raises(ConfigError, match="would overwrite --input"):
             EmbedJob(rows, tmp_path / output).check()
+    (tmp_path / "index.json").unlink()
     EmbedJob(open_rows(tmp_path / "mine.txt"), tmp_path).check()
     EmbedJob(open_rows(tmp_path / "d.npy", "txt"), tmp_path / "out2.npy").check()
 
@@ -287,7 +295,7 @@ def _stopped(encoder, job, monkeypatch):
     """Run a job until two windows are written; return the folder of what there is."""
     count = iter(range(9))
     with monkeypatch.context() as patched:
-        _kill_at(patched, embed_parts.PartialPart, "append", lambda *_: next(count) == 2)
+        _kill_at(patched, embed_partial.PartialPart, "append", lambda *_: next(count) == 2)
         with pytest.raises(Kill):
             run_job(encoder, job)
     return job.output.parent / f".{job.output.name}.partial"
