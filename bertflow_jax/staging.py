@@ -6,7 +6,9 @@ output.
 """
 
 import contextlib
+import glob
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,6 +17,38 @@ from pathlib import Path
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.interrupt import held
 from bertflow_jax.workdir import UNFINISHED, share
+
+_RANDOM = re.compile(r"[a-z0-9_]{8}")  # what mkstemp puts behind a prefix
+
+
+def new_beside(path: Path) -> Path:
+    """Return a new empty file `.NAME.unfinished-...` beside a path, private until it is shared.
+
+    Its name cannot be known before, so that no link lies there which leads elsewhere.
+
+    Raises:
+      OSError: it cannot be made.
+    """
+    handle, made = tempfile.mkstemp(prefix=_prefix(path), dir=path.parent)
+    os.close(handle)
+    return Path(made)
+
+
+def remove_left_beside(path: Path) -> None:
+    """Delete what `new_beside` made for a path in a process that was killed.
+
+    For who holds the lock of the path alone.
+
+    Raises:
+      OSError: one cannot be deleted.
+    """
+    for left in path.parent.glob(f"{glob.escape(_prefix(path))}*"):
+        if _RANDOM.fullmatch(left.name.removeprefix(_prefix(path))) and not left.is_symlink():
+            left.unlink(missing_ok=True)
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.name}{UNFINISHED}"
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from safetensors.numpy import save_file
 
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.interrupt import held
+from bertflow_jax.staging import new_beside
 from bertflow_jax.workdir import share
 
 
@@ -26,9 +27,9 @@ def write_safetensors(
     Raises:
       WorkdirError: the file cannot be written.
     """
-    unfinished = path.with_name(f".{path.name}.unfinished")
     try:
         with held():  # safetensors writes in one call, in which a signal would wait anyway
+            unfinished = new_beside(path)
             try:
                 whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
                 save_file(whole, unfinished, metadata)

@@ -1,6 +1,7 @@
 """Output folders: checked and made before any long work, without loading JAX."""
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -193,11 +194,12 @@ def lock_workdir(folder: Path, flag: str = "--workdir") -> Iterator[None]:
       WorkdirError: another run holds it; names `flag`.
     """
     try:
-        file = (folder / _LOCK).open("w")
+        # Neither emptied nor followed: a file or a link of that name may be somebody else's.
+        how = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        file = os.fdopen(os.open(folder / _LOCK, how, 0o666), "r+b", buffering=0)
     except OSError as error:
-        raise WorkdirError(
-            f"{flag}={folder}: {folder / _LOCK} cannot be opened ({error.strerror})"
-        ) from error
+        why = "it is a link; move it away" if error.errno == errno.ELOOP else error.strerror
+        raise WorkdirError(f"{flag}={folder}: {folder / _LOCK} cannot be opened ({why})") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

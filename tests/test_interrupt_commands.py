@@ -68,7 +68,7 @@ COMMANDS = {
             *("bertflow_jax.postprocess", "apply", "--model=fitted", "--input=given.npy"),
             *("--output=mapped.npy", "--normalize"),
         ],
-        ["call bertflow_jax.postprocess.apply_files:unit_rows", "rename mapped.npy.unfinished"],
+        ["call bertflow_jax.postprocess.apply_files:unit_rows", "rename mapped.npy.unfinished-"],
     ),
     "doctor": (["bertflow_jax.doctor"], ["call subprocess:Popen._wait"]),
 }

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from bertflow_jax.data.parquet_rows import import_pyarrow_parquet
 from bertflow_jax.errors import BertFlowError, ConfigError, WorkdirError
+from bertflow_jax.interrupt import held
 from bertflow_jax.output_locks import sole_writer
 from bertflow_jax.paths import file_kind
 from bertflow_jax.postprocess.vector_files import Block, VectorFile
-from bertflow_jax.workdir import prepare_output
+from bertflow_jax.staging import new_beside, remove_left_beside
+from bertflow_jax.workdir import prepare_output, share
 
 Write = Callable[[Block, NDArray[np.float32]], None]
 
@@ -57,16 +59,21 @@ def vector_writer(output: Path, vectors: VectorFile, features: int) -> Iterator[
       WorkdirError: the file cannot be written, or another process is writing it.
     """
     output = output.absolute()
-    unfinished = output.with_name(f".{output.name}.unfinished")
     make = _npy if output.suffix == ".npy" else _parquet
     try:
         with sole_writer(output.with_name(f".{output.name}.lock"), f"--output={output}"):
+            remove_left_beside(output)
+            unfinished = None
             try:
+                with held():  # it is made and known, or neither
+                    unfinished = new_beside(output)
                 with make(unfinished, vectors, features) as write:
                     yield write
+                share(unfinished)
                 os.replace(unfinished, output)
             finally:
-                unfinished.unlink(missing_ok=True)
+                if unfinished is not None:
+                    unfinished.unlink(missing_ok=True)
     except BertFlowError:
         raise
     except OSError as error:

@@ -94,8 +94,9 @@ def place(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("place")
     for name in ("train.py", "evaluate.py", "configs"):
         (folder / name).symlink_to(ROOT / name)
-    for name in ("folder", "full", "site", "locked"):
+    for name in ("folder", "full", "site", "locked", "linked"):
         (folder / name).mkdir()
+    (folder / "linked" / ".lock").symlink_to("../one.txt")
     texts = {
         "full/notes.txt": "mine",
         "site/index.json": '{"precious": 1}',
