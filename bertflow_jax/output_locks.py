@@ -19,6 +19,7 @@ from pathlib import Path
 
 from bertflow_jax.errors import WorkdirError
 
+LOCK = ".lock"  # in an output folder
 _log = logging.getLogger(__name__)
 # How a lock file begins; of one length, because a job's identity follows at a fixed place.
 _MADE, _FOUND = b"bertflow_jax made  ", b"bertflow_jax found "
@@ -91,7 +92,12 @@ def _open(path: Path, flag: str) -> int:
             with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
                 return _open_found(path, flag, how)
         else:
-            os.pwrite(handle, _MADE, 0)
+            try:
+                os.pwrite(handle, _MADE, 0)
+            except OSError as error:  # a full disk
+                path.unlink(missing_ok=True)
+                os.close(handle)
+                raise WorkdirError(f"{flag}: {path} cannot be written: {error.strerror}") from error
             return handle
 
 

@@ -100,6 +100,7 @@ def _evaluate(
     measured = [shown] if options.rows else tasks
     results["isotropy"] = isotropy(drawn, measured, options.seed)
     results["isotropy_tasks"] = [task.name for task in measured]
+    output.drop("report.html", beside="results.json")  # of the evaluation that this one replaces
     write_results(output.folder / "results.json", results)
     write_tables(output.folder, results)
     output.publish()
