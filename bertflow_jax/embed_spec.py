@@ -13,11 +13,12 @@ from bertflow_jax.embed_index import index_is_ours
 from bertflow_jax.embed_partial import partial_folder
 from bertflow_jax.embed_parts import INDEX, LOCK
 from bertflow_jax.errors import ConfigError, InputError, WorkdirError
+from bertflow_jax.output_places import output_folder, refuse_link
 from bertflow_jax.paths import file_kind, output_path
-from bertflow_jax.workdir import prepare_output
 
 # What a job writes into a folder of parts, temporary files and locks too.
 _OURS = re.compile(rf"\.?(part-\d+-of-\d+\.(npy|json)|{re.escape(INDEX)})(\..*)?|\{LOCK}")
+_PART = re.compile(r"part-\d+-of-\d+\.(npy|json)")
 # Who gives such a name does not mean a folder.
 _OTHER_FILES = (".npz", ".csv", ".tsv", ".txt", ".json", ".jsonl", ".gz", ".pt", ".h5", ".arrow")
 
@@ -95,7 +96,7 @@ class EmbedJob:
                 f"--output={self.output} is a {'file' if self.in_parts else 'folder'}; a name "
                 "ending in .npy or .parquet is a file, any other a folder of parts"
             )
-        prepare_output(self.output if self.in_parts else self.output.absolute().parent, "--output")
+        output_folder(self.output if self.in_parts else self.output.absolute().parent, "--output")
         if not self.in_parts:
             partial = file_kind(partial_folder(self.output))
             if partial not in ("folder", "file", "other", "absent"):
@@ -104,11 +105,21 @@ class EmbedJob:
                     "written); choose another name"
                 )
         self._check_input_stays()
+        self._check_links()
         if self.in_parts and not index_is_ours(self.output):
             raise WorkdirError(
                 f"--output={self.output}: {self.output / INDEX} is not an index of ours; name "
                 "another folder, or move it away"
             )
+
+    def _check_links(self) -> None:
+        """Raise WorkdirError where a file that is to be replaced is a link."""
+        if not self.in_parts:
+            refuse_link(self.output, f"--output={self.output}")
+            return
+        for path in sorted(self.output.iterdir()):
+            if path.name == INDEX or _PART.fullmatch(path.name):
+                refuse_link(path, f"--output={self.output}: {path.name}")
 
     def _check_input_stays(self) -> None:
         """Raise ConfigError where the input would be overwritten."""

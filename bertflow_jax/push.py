@@ -12,6 +12,7 @@ The token is taken from HF_TOKEN, or from `hf auth login`; it needs write access
 
 # Before the imports, which take seconds: Ctrl-C is heeded without them.
 from bertflow_jax.interrupt import end_at_once
+from bertflow_jax.output_places import output_folder
 
 if __name__ == "__main__":
     end_at_once()
@@ -30,7 +31,7 @@ from bertflow_jax.data.json_files import read_json_object
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.paths import user_path
 from bertflow_jax.remote.address import remote_address
-from bertflow_jax.workdir import check_empty, prepare_output
+from bertflow_jax.workdir import check_empty
 
 if TYPE_CHECKING:
     from bertflow_jax.embed import SentenceEncoder
@@ -105,7 +106,7 @@ def _checked() -> "tuple[Target | None, Path]":
     check_card_fields(_LICENSE.value, _LANGUAGE.value, _BASE_MODEL.value)
     if _DRY_RUN.value:
         check_repo_id(_REPO.value, "--repo_id")
-        output = prepare_output(_OUTPUT.value or "")
+        output = output_folder(_OUTPUT.value or "")
         check_empty(output, f"--output={_OUTPUT.value}")
         return None, output
     target = Target(

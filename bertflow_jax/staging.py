@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.interrupt import held
+from bertflow_jax.output_places import refuse_link
 from bertflow_jax.workdir import UNFINISHED, share
 
 _RANDOM = re.compile(r"[a-z0-9_]{8}")  # what mkstemp puts behind a prefix
@@ -83,10 +84,15 @@ def files_together(folder: Path, before: Callable[[], object] = lambda: None) ->
 
     Raises:
       OSError: something cannot be written.
+      WorkdirError: a file that is to be replaced is a link; nothing has moved then.
     """
     with _temporary(folder, UNFINISHED) as new:
         yield new
         with held():
+            for path in sorted(new.rglob("*")):
+                place = folder / path.relative_to(new)
+                if path.is_file():
+                    refuse_link(place, str(place))
             before()
             for path in sorted(new.rglob("*")):  # folders before what is in them
                 place = folder / path.relative_to(new)

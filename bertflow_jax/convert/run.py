@@ -20,10 +20,10 @@ from bertflow_jax.data.json_files import write_json
 from bertflow_jax.encoder.pooling import parse_pooling
 from bertflow_jax.encoder.pretrained import Encoder, save_encoder
 from bertflow_jax.errors import ConfigError, DataNotFoundError, WorkdirError
+from bertflow_jax.output_places import output_folder, refuse_link
 from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.flow import Flow
 from bertflow_jax.staging import files_together
-from bertflow_jax.workdir import prepare_output
 
 RECORD = "import.json"
 
@@ -98,8 +98,9 @@ def run_convert(options: ConvertOptions) -> Imported:
     """
     _check(options)
     assert options.output is not None
-    output = prepare_output(options.output)
+    output = output_folder(options.output)
     for name in ("flow", "encoder", RECORD):
+        refuse_link(output / name, f"--output={options.output}: {name}")
         if (output / name).exists():
             raise WorkdirError(f"--output={options.output} already holds {name}: name a new folder")
     imported = _import_port(options) if options.flow is not None else _import_tf1(options)

@@ -16,9 +16,9 @@ from bertflow_jax.data.sts_files import STS_TASKS, task_folder
 from bertflow_jax.data.tfds_builders import tfds_folder
 from bertflow_jax.errors import ConfigError, DataNotFoundError
 from bertflow_jax.evaluation.similarities import SIMILARITIES
+from bertflow_jax.output_places import check_output_file
 from bertflow_jax.paths import user_path
 from bertflow_jax.remote.address import remote_address
-from bertflow_jax.workdir import prepare_output
 
 ALL_TASKS = (*TASKS, *BINARY_TASKS)
 ANALYSES = ("isotropy", "edit_distance", "word_frequency")
@@ -144,7 +144,7 @@ def check_options(options: EvalOptions) -> None:
         from bertflow_jax.evaluation.plots import check_figure_path
 
         check_figure_path(Path(options.figure))
-        prepare_output(str(Path(options.figure).absolute().parent), "the folder of --figure")
+        check_output_file(Path(options.figure), "--figure")
 
 
 def _check_rows(options: EvalOptions) -> None:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bertflow_jax.errors import ConfigError, WorkdirError
+from bertflow_jax.output_places import output_folder
 from bertflow_jax.paths import user_path
-from bertflow_jax.workdir import check_empty, prepare_output
+from bertflow_jax.workdir import check_empty
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _KNOWN = (*PLATFORMS, "rocm")
@@ -34,7 +35,7 @@ def place_of(folder: str | os.PathLike[str], flag: str = "--output") -> Path:
     if "://" in str(folder):
         raise WorkdirError(f"{flag}={folder} is no folder of this machine, and no other is written")
     path = Path(os.path.abspath(user_path(folder, flag)))
-    target = prepare_output(path.parent, flag) / path.name
+    target = output_folder(path.parent, flag) / path.name
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise WorkdirError(f"{flag}={folder} is no folder; name one that is not there yet")
     check_empty(target, f"{flag}={folder}")

@@ -30,8 +30,8 @@ from bertflow_jax.integrations.ray_stages import (
 )
 from bertflow_jax.integrations.ray_worker import EmbedSettings
 from bertflow_jax.output_locks import sole_writer
+from bertflow_jax.output_places import output_folder
 from bertflow_jax.progress import progress_bar
-from bertflow_jax.workdir import prepare_output
 
 __all__ = ["Counts", "RayJob", "run_ray_job"]
 _log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ def _lock(target: Any) -> Iterator[None]:
     if not target.is_local:
         yield  # buckets know no locks: one job at a time there
         return
-    folder = prepare_output(target.path)
+    folder = output_folder(target.path)
     with sole_writer(folder / LOCK, f"--output={target.given}"):
         yield
 

@@ -1,12 +1,14 @@
 """The manifest of an output folder: what is in it may only be of one job."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.integrations.ray_inputs import InputFile, Place, reach
 from bertflow_jax.integrations.ray_outputs import LOCK, MANIFEST, PIECES, Store
 from bertflow_jax.interrupt import held
+from bertflow_jax.output_places import refuse_link
 
 _FORMAT = 1  # raised when what a job writes has another form
 
@@ -15,13 +17,17 @@ def check_output(place: Place) -> dict[str, Any]:
     """Return the manifest of an output folder, {} for a new one.
 
     Raises:
-      WorkdirError: it is a file, or holds what no job of ours has written.
+      WorkdirError: it is a file, or holds a link or what no job of ours has written.
     """
     from pyarrow import fs
 
     info = reach(place, lambda: place.filesystem.get_file_info(place.path))
     if info.type == fs.FileType.File:
         raise WorkdirError(f"--output={place.given} is a file; name a folder")
+    # pyarrow does not list links that lead to nothing.
+    for path in sorted(Path(place.path).glob("*")) if place.is_local else ():
+        if not path.is_dir():
+            refuse_link(path, f"--output={place.given}: {path.name}")
     found = _read(place)
     ours = {entry["name"] for entry in found.get("inputs", [])} | {MANIFEST, LOCK}
     selector = fs.FileSelector(place.path, allow_not_found=True, recursive=True)

@@ -13,10 +13,10 @@ from tqdm import tqdm
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.output_locks import sole_writer
+from bertflow_jax.output_places import output_folder
 from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.vector_files import NpyVectors, VectorFile, open_vectors
 from bertflow_jax.progress import progress_bar
-from bertflow_jax.workdir import prepare_output
 
 if TYPE_CHECKING:
     from bertflow_jax.postprocess.affine import AffineProcessor
@@ -122,7 +122,7 @@ def run_fit_files(options: FitOptions, *, progress: bool = False) -> Fitted:
     """
     options.check()
     vectors = open_vectors(user_path(options.input, "--input"), options.column)
-    output = prepare_output(options.output)
+    output = output_folder(options.output)
     if any(file.parent.resolve() == output.resolve() for file in vectors.files[1:]):
         raise ConfigError(
             f"--output={options.output} is the folder of the parts that are read; name another"
@@ -130,8 +130,9 @@ def run_fit_files(options: FitOptions, *, progress: bool = False) -> Fitted:
     # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
     from bertflow_jax.evaluation.metrics import mean_random_cosine
     from bertflow_jax.postprocess.flow import Flow
-    from bertflow_jax.postprocess.storage import described_in
+    from bertflow_jax.postprocess.storage import described_in, refuse_links
 
+    refuse_links(output, f"--output={options.output}")
     with sole_writer(output / ".lock", f"--output={options.output}"):
         if found := described_in(output):
             _log.warning("%s holds a saved %s, which will be replaced", output, found)

@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from bertflow_jax.array_files import read_safetensors
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError
+from bertflow_jax.output_places import refuse_link
 from bertflow_jax.paths import user_path
 from bertflow_jax.staging import files_together
 from bertflow_jax.weight_output import write_safetensors
@@ -50,6 +51,12 @@ def described_in(path: Path) -> str | None:
             "save it again, or delete the file of the others"
         )
     return found[0] if found else None
+
+
+def refuse_links(path: Path, shown: str) -> None:
+    """Raise WorkdirError, beginning with `shown`, where a file that a save replaces is a link."""
+    for name in [name for names in _FILES.values() for name in names]:
+        refuse_link(path / name, f"{shown}: {name}")
 
 
 def compose_steps(path: Path) -> int:

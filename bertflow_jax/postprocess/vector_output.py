@@ -13,10 +13,11 @@ from bertflow_jax.data.parquet_rows import import_pyarrow_parquet
 from bertflow_jax.errors import BertFlowError, ConfigError, WorkdirError
 from bertflow_jax.interrupt import held
 from bertflow_jax.output_locks import sole_writer
+from bertflow_jax.output_places import output_folder, refuse_link
 from bertflow_jax.paths import file_kind
 from bertflow_jax.postprocess.vector_files import Block, VectorFile
 from bertflow_jax.staging import new_beside, remove_left_beside
-from bertflow_jax.workdir import prepare_output, share
+from bertflow_jax.workdir import share
 
 Write = Callable[[Block, NDArray[np.float32]], None]
 
@@ -39,7 +40,8 @@ def check_output(output: Path, vectors: VectorFile) -> None:
             raise ConfigError(
                 f"--output={output} would overwrite --input={vectors.path}; name another output"
             )
-    prepare_output(output.absolute().parent, "--output")
+    refuse_link(output, f"--output={output}")
+    output_folder(output.absolute().parent, "--output")
 
 
 @contextlib.contextmanager

@@ -8,8 +8,10 @@ from typing import Self
 
 from bertflow_jax.errors import WorkdirError, not_hiding
 from bertflow_jax.output_locks import LOCK, sole_writer
+from bertflow_jax.output_places import output_folder, refuse_link
 from bertflow_jax.remote.address import remote_address
-from bertflow_jax.workdir import prepare_output
+
+FILES = ("results.json", "table.md", "table.tex", "report.html")
 
 
 class Output:
@@ -26,7 +28,7 @@ class Output:
         """Make the folder and show that the place can be written.
 
         Raises:
-          WorkdirError: it cannot; see `workdir.prepare_output`.
+          WorkdirError: it cannot, see `output_places.output_folder`; a file of it is a link.
           DataNotFoundError: no such bucket.
           ConfigError: a bucket, without the extra `gcs`.
         """
@@ -35,7 +37,9 @@ class Output:
         self._given = f"{flag}={place}"
         self._remote = address is not None
         if address is None:
-            self.folder = prepare_output(place, flag)
+            self.folder = output_folder(place, flag)
+            for name in FILES:
+                refuse_link(self.folder / name, f"{flag}={place}: {name}")
             self._shown = str(self.folder)
             return
         from bertflow_jax.remote.bucket import BucketFolder

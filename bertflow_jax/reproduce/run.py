@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertflow_jax.errors import ConfigError
+from bertflow_jax.output_places import output_folder, refuse_link
 from bertflow_jax.reproduce.kept import read_sealed, write_sealed
 from bertflow_jax.reproduce.options import Options
 from bertflow_jax.reproduce.show import markdown, reasons, shown
 from bertflow_jax.reproduce.tables import Row, Table
-from bertflow_jax.workdir import prepare_output, write_text
+from bertflow_jax.workdir import write_text
 
 if TYPE_CHECKING:
     from bertflow_jax.reproduce.rows import RowScores
@@ -38,8 +39,10 @@ def reproduce(options: Options) -> dict[str, Any]:
         is no error.
     """
     table, rows = options.checked()
-    output = prepare_output(options.output)
-    folder = prepare_output(output / f"table{table.number}")
+    output = output_folder(options.output)
+    name = f"table{table.number}"
+    refuse_link(output / f"{name}.md", f"--output={options.output}: {name}.md")
+    folder = output_folder(output / name)
     # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
     from bertflow_jax.evaluation.results import source_version
     from bertflow_jax.reproduce import rows as table_rows

@@ -97,6 +97,11 @@ def place(tmp_path_factory) -> Path:
     for name in ("folder", "full", "site", "locked", "linked"):
         (folder / name).mkdir()
     (folder / "linked" / ".lock").symlink_to("../one.txt")
+    (folder / "links").mkdir()
+    for name in ("results.json", "index.json", "postprocess.json"):
+        (folder / "links" / name).symlink_to("../one.txt")
+    (folder / "link.npy").symlink_to("one.txt")
+    (folder / "link.png").symlink_to("none.png")
     texts = {
         "full/notes.txt": "mine",
         "site/index.json": '{"precious": 1}',
