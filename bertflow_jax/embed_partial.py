@@ -8,15 +8,19 @@ file up to there. Rows are taken over only if all of that is so.
 import hashlib
 import logging
 import os
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 
 from bertflow_jax.embed_parts import DIGEST, Part, read_state, write_json_whole
+from bertflow_jax.errors import WorkdirError
 
 _log = logging.getLogger(__name__)
 _READ = 2**20  # bytes
+# What a job puts into the folder; the last is a done.json that was being written.
+_NAMES = re.compile(r"vectors\.(npy|parquet)|done\.json|\.done\.json\.[a-z0-9_]{8}")
 
 
 class PartialPart:
@@ -28,12 +32,17 @@ class PartialPart:
     """
 
     def __init__(self, part: Part):
-        """Go on with what is there, or start again where that is of another job or damaged."""
+        """Go on with what is there, or start again where that is of another job or damaged.
+
+        Raises:
+          WorkdirError: what is there is not ours.
+        """
         self._part = part
         self._folder = partial_folder(part.path)
         self._state = self._folder / "done.json"
         self._sha = hashlib.sha256()
         self.vectors = self._folder / "vectors.npy"
+        refuse_others_files(part.path)
         found = self._found()
         if found is None:
             self._start()
@@ -126,12 +135,37 @@ def partial_folder(path: Path) -> Path:
     return path.parent / f".{path.name}.partial"
 
 
-def _delete(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        # First, so that what is left of a deletion cut short describes nothing.
-        done = path / "done.json"
-        if done.is_file():
-            done.unlink()
-        shutil.rmtree(path)
-    else:
-        path.unlink()
+def refuse_others_files(path: Path) -> None:
+    """Raise WorkdirError where something that is not ours lies in the place of an unfinished part.
+
+    It would be deleted with the folder where the part is started again.
+
+    Args:
+      path: of the complete part.
+    """
+    folder = partial_folder(path)
+    if not os.path.lexists(folder):
+        return
+    found = folder
+    if folder.is_dir() and not folder.is_symlink():
+        others = [inside for inside in sorted(folder.iterdir()) if not _is_ours(inside)]
+        if not others:
+            return
+        found = others[0]
+    raise WorkdirError(
+        f"--output={path}: {found} is not of an embed command; move it away, or name another output"
+    )
+
+
+def _is_ours(inside: Path) -> bool:
+    if not _NAMES.fullmatch(inside.name) or inside.is_symlink():
+        return False
+    return not inside.is_dir() or not any(inside.iterdir())  # an empty folder is nobody's loss
+
+
+def _delete(folder: Path) -> None:
+    # First, so that what is left of a deletion cut short describes nothing.
+    done = folder / "done.json"
+    if done.is_file():
+        done.unlink()
+    shutil.rmtree(folder)

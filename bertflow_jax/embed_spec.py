@@ -10,7 +10,7 @@ from bertflow_jax.data.parquet_rows import import_pyarrow_parquet
 from bertflow_jax.data.rows import RowFile
 from bertflow_jax.data.tokens import OVERFLOW
 from bertflow_jax.embed_index import index_is_ours
-from bertflow_jax.embed_partial import partial_folder
+from bertflow_jax.embed_partial import partial_folder, refuse_others_files
 from bertflow_jax.embed_parts import INDEX, LOCK
 from bertflow_jax.errors import ConfigError, InputError, WorkdirError
 from bertflow_jax.output_places import output_folder, refuse_link
@@ -105,17 +105,18 @@ class EmbedJob:
                     "written); choose another name"
                 )
         self._check_input_stays()
-        self._check_links()
+        self._check_replaced()
         if self.in_parts and not index_is_ours(self.output):
             raise WorkdirError(
                 f"--output={self.output}: {self.output / INDEX} is not an index of ours; name "
                 "another folder, or move it away"
             )
 
-    def _check_links(self) -> None:
-        """Raise WorkdirError where a file that is to be replaced is a link."""
+    def _check_replaced(self) -> None:
+        """Raise WorkdirError where what is to be replaced is a link, or not ours."""
         if not self.in_parts:
             refuse_link(self.output, f"--output={self.output}")
+            refuse_others_files(self.output)
             return
         for path in sorted(self.output.iterdir()):
             if path.name == INDEX or _PART.fullmatch(path.name):

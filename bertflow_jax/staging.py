@@ -6,6 +6,7 @@ output.
 """
 
 import contextlib
+import errno
 import glob
 import os
 import re
@@ -69,6 +70,11 @@ def whole_folder(target: Path) -> Iterator[Path]:
                 share(new)
                 os.rename(new, target)  # an empty folder gives way
     except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise WorkdirError(
+                f"{target} was written by another command meanwhile and stays as it is; name "
+                "another folder"
+            ) from error
         raise WorkdirError(f"{target} cannot be written: {error}") from error
 
 

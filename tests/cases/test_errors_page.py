@@ -21,6 +21,8 @@ from struck import struck
 from bertflow_jax import cli
 from bertflow_jax.__main__ import COMMANDS
 from bertflow_jax.checkpoint import CheckpointStore
+from bertflow_jax.output_locks import sole_writer
+from bertflow_jax.staging import whole_folder
 from bertflow_jax.workdir import lock_workdir, prepare_workdir
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,6 +99,10 @@ def place(tmp_path_factory) -> Path:
     for name in ("folder", "full", "site", "locked", "linked"):
         (folder / name).mkdir()
     (folder / "linked" / ".lock").symlink_to("../one.txt")
+    (folder / "circle").symlink_to("circle")
+    (folder / "done" / "checkpoints" / "10" / "state").mkdir(parents=True)
+    (folder / ".mine.npy.partial").mkdir()
+    (folder / ".mine.npy.partial" / "notes.txt").write_text("mine")
     (folder / "links").mkdir()
     for name in ("results.json", "index.json", "postprocess.json"):
         (folder / "links" / name).symlink_to("../one.txt")
@@ -242,6 +248,30 @@ def test_a_full_disk_while_evaluating(bash, place):
     shutil.rmtree(place / "cache")
 
 
+def test_a_folder_that_another_evaluation_writes(bash, place):
+    row = the_row("evaluate.py", "a folder that another evaluation writes")
+    (place / "scores").mkdir()
+    with sole_writer(place / "scores" / ".lock", "--output=scores"):
+        line = "python evaluate.py --encoder=mini_bert --tasks=everyday --output=scores"
+        done = bash(line, place)
+    assert done.returncode == row.code, done.stdout
+    assert row.is_said_in(done.stdout), done.stdout
+    assert os.listdir(place / "scores") == []
+    shutil.rmtree(place / "scores")
+
+
+def test_a_folder_that_another_command_has_written(capsys, tmp_path):
+    row = the_row("export", "a folder that another command has written meanwhile")
+
+    def write():
+        with whole_folder(tmp_path / "exported"):
+            (tmp_path / "exported" / "first").mkdir(parents=True)
+
+    assert cli._call(write) == row.code
+    assert row.is_said_in(capsys.readouterr().err)
+    assert os.listdir(tmp_path / "exported") == ["first"]
+
+
 def test_sigterm_while_training(bash, place):
     """The run is saved where it was stopped, and goes on there."""
     row = the_row("train.py", "SIGTERM while steps are made")
@@ -334,6 +364,10 @@ def test_a_command_that_is_stopped(given, number, place):
 SPECIAL = {
     "a workdir that another run uses": test_a_workdir_in_use,
     "a workdir that may not be written": test_x02_a_workdir_that_is_read_only,
+    "a folder that another evaluation writes": test_a_folder_that_another_evaluation_writes,
+    "a folder that another command has written meanwhile": (
+        test_a_folder_that_another_command_has_written
+    ),
     "a disk that is full": test_c05_a_full_disk_while_training,
     "SIGTERM while steps are made": test_sigterm_while_training,
     "Ctrl-C while rows are computed": "tests/test_interrupt.py",

@@ -341,12 +341,6 @@ def test_a_damaged_partial_is_made_again(encoders, job, monkeypatch, damage):
     np.testing.assert_allclose(np.load(made.output), encoders[0].encode(texts(30)), atol=1e-5)
 
 
-def test_a_file_where_the_partial_belongs(encoders, job, tmp_path):
-    """rmtree of a file: NotADirectoryError at every start."""
-    (tmp_path / ".out.npy.partial").write_text("x")
-    assert run_job(encoders[0], job("out.npy")) == 30
-
-
 @pytest.mark.parametrize("size", [0, 1, 128, 1000])
 def test_a_part_that_is_not_whole_is_not_complete(encoders, job, size):
     """A finished part cut to one byte counted as complete."""
