@@ -11,6 +11,7 @@ from bertflow_jax.errors import ConfigError, DataNotFoundError, WorkdirError
 from bertflow_jax.remote import bucket
 from bertflow_jax.remote.address import Address, remote_address
 from bertflow_jax.remote.bucket import BucketFolder
+from bertflow_jax.remote.output import Output
 from bertflow_jax.workdir import prepare_output, prepare_workdir
 
 RUN = Address("bucket", "runs/mine")
@@ -147,3 +148,19 @@ def test_the_extra_is_optional():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = ["bertflow_jax.remote.address", "bertflow_jax.remote.output"]
     assert sorted(eval(done.stdout)) == loaded
+
+
+def test_a_report_of_an_earlier_evaluation_goes(gcs):
+    """Bug: it stays in the bucket beside the new results; or one that is somebody else's goes."""
+    with Output("gs://bucket/eval") as output:
+        (output.folder / "report.html").write_text("earlier")
+        output.publish()
+        output.drop("report.html", beside="results.json")
+        assert "eval/report.html" in gcs.objects
+        (output.folder / "results.json").write_text("{}")
+    with Output("gs://bucket/eval") as output:
+        output.drop("report.html", beside="results.json")
+        (output.folder / "results.json").write_text('{"new": 1}')
+    assert {name: gcs.objects[name] for name in gcs.names("eval/")} == {
+        "eval/results.json": b'{"new": 1}'
+    }
