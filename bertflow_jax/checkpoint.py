@@ -38,6 +38,7 @@ from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError, not_hiding
 from bertflow_jax.paths import user_path
 from bertflow_jax.scores import Score, best_steps, recorded_score
+from bertflow_jax.workdir import CHECKPOINTS
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class CheckpointStore:
           keep_best: how many of those with the best scores stay besides.
           steps: where they are, if not simply in WORKDIR/checkpoints.
         """
-        own = LocalSteps(user_path(workdir, "--workdir").absolute() / "checkpoints")
+        own = LocalSteps(user_path(workdir, "--workdir").absolute() / CHECKPOINTS)
         self._found = own if steps is None else steps
         self.folder, self.place = self._found.folder, self._found.place
         self._keep, self._keep_best = keep, keep_best
@@ -117,6 +118,7 @@ class CheckpointStore:
 
     def _begin(self, host: dict[str, Any], records: Records, score: Score | None) -> None:
         self.wait()
+        self._found.ready()
         step = records.state["step"]
         said = records.to_dict()
         if score is not None:
