@@ -13,7 +13,7 @@ from bertflow_jax.encoder.bert import Params
 from bertflow_jax.encoder.bert_config import BertConfig
 from bertflow_jax.encoder.hf_layout import POOLER, expected_shapes, from_hf
 from bertflow_jax.encoder.hf_weights import check_layers
-from bertflow_jax.errors import ConfigError, DataNotFoundError
+from bertflow_jax.errors import BertFlowWarning, ConfigError, DataNotFoundError
 
 SCOPES = ("bert/embeddings/", "bert/encoder/", "bert/pooler/")
 _NORM_LEAVES = {"weight": "gamma", "bias": "beta"}
@@ -104,6 +104,7 @@ def make_tokenizer(vocab: Path, config: BertConfig, do_lower_case: bool) -> Text
         warnings.warn(
             f"--vocab={vocab} has {tokens} tokens, and the embedding table {config.vocab_size} "
             "rows: check that vocabulary and weights belong together",
+            BertFlowWarning,
             stacklevel=2,
         )
     return tokenizer

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from bertflow_jax.errors import DataError
+from bertflow_jax.errors import BertFlowWarning, DataError
 
 # Python's default refuses a field of more than 131,072 characters.
 csv.field_size_limit(2**31 - 1)
@@ -62,6 +62,7 @@ def _index(path: Path, name: str, first: list[str]) -> int:
                 f"{path}, line 1: {name!r} is taken as the number of a column, counted from 0, "
                 "though the first line holds it too; if that line is a header and the name is "
                 "meant, rename the column",
+                BertFlowWarning,
                 stacklevel=2,
             )
         return int(name)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
+from bertflow_jax.errors import BertFlowWarning, ConfigError, DataError, DataNotFoundError
 from bertflow_jax.paths import is_device
 
 # Python's codecs of host names, literals and the like, which are no encoding of a text file.
@@ -116,6 +116,7 @@ def _check_line_ends(path: Path, only: str, plain: bool) -> None:
         raise DataError(rf"{told}; write LF in their place, as tr '\r' '\n' does")
     warnings.warn(
         rf"{told}; it is read as one line. Write LF in their place, as tr '\r' '\n' does",
+        BertFlowWarning,
         stacklevel=2,
     )
 

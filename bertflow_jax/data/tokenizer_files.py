@@ -24,7 +24,12 @@ from bertflow_jax.data.json_files import (
     write_json,
 )
 from bertflow_jax.data.tokenizer_settings import CONFIG, OPTIONS, TokenizerSettings, read_settings
-from bertflow_jax.errors import ConfigError, DataNotFoundError, UnsupportedModelError
+from bertflow_jax.errors import (
+    BertFlowWarning,
+    ConfigError,
+    DataNotFoundError,
+    UnsupportedModelError,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +92,7 @@ def _from_tokenizer_json(path: Path, said: TokenizerSettings) -> tokenizers.Toke
                 warnings.warn(
                     f"{path.parent}: {CONFIG} says {OPTIONS[option]}={value}, tokenizer.json "
                     f"{normalizer.get(option)}; the former is used",
+                    BertFlowWarning,
                     stacklevel=2,
                 )
                 normalizer[option] = value
@@ -111,6 +117,7 @@ def _compare_vocabularies(backend: tokenizers.Tokenizer, folder: Path) -> None:
         warnings.warn(
             f"{folder}: the token {other!r} is {listed[other]} in vocab.txt and {used.get(other)} "
             "in tokenizer.json; the latter is used: delete the file that is out of date",
+            BertFlowWarning,
             stacklevel=2,
         )
 
@@ -194,6 +201,7 @@ def _decide_lower_case(
         f"{folder} does not say whether to lower-case; its vocabulary has "
         f"{'' if cased else 'no '}upper-case tokens, so do_lower_case={not cased} is assumed. "
         "Pass do_lower_case to decide",
+        BertFlowWarning,
         stacklevel=2,
     )
     return not cased

@@ -26,7 +26,7 @@ from bertflow_jax.data.tokenizer_files import (
     tokenizer_content,
     write_tokenizer,
 )
-from bertflow_jax.errors import ConfigError, InputError
+from bertflow_jax.errors import BertFlowWarning, ConfigError, InputError
 
 OVERFLOW = ("warn", "error", "ignore")  # what may be done about texts that are cut
 _CHARACTERS = 8  # a token, of a long text that is looked at first: more than words have
@@ -215,6 +215,7 @@ def _max_length(user: int | None, folder: int | None, tokenizer: int | None, tab
         if tokenizer is not None and user > tokenizer:
             warnings.warn(
                 f"max_length={user} is above the tokenizer's model_max_length; using {tokenizer}",
+                BertFlowWarning,
                 stacklevel=2,
             )
     asked = user if user is not None else folder
@@ -267,6 +268,7 @@ def _without_surrogates(texts: Sequence[str], first_row: int) -> list[str]:
             f"{len(damaged)} text(s) hold UTF-16 surrogates, the first in row "
             f"{first_row + damaged[0]}; "
             "pairs were joined, lone ones replaced",
+            BertFlowWarning,
             stacklevel=3,
         )
     return repaired
