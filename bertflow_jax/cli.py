@@ -18,7 +18,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import NoReturn, TextIO
 
 import absl.logging
 from absl import app, flags
@@ -131,9 +131,16 @@ def _warnings_logged() -> Iterator[None]:
     """
     shown = warnings.showwarning
 
-    def show(message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
         if not issubclass(category, BertFlowWarning):
-            shown(message, category, filename, lineno, *rest)
+            shown(message, category, filename, lineno, file, line)
             return
         log = logging.getLogger("bertflow_jax")
         place = (log.name, logging.WARNING, filename, lineno)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bertflow_jax.data.json_files import is_there, read_json_object_if_present, write_json
-from bertflow_jax.data.tokens import iter_texts
+from bertflow_jax.data.texts import iter_texts
 from bertflow_jax.encoder.folder import OWN_SETTINGS
 from bertflow_jax.encoder.st_files import read_modules
 from bertflow_jax.errors import BertFlowWarning, ConfigError, InputError

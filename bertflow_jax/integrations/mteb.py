@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from bertflow_jax.checks import check_count
-from bertflow_jax.data.tokens import check_text, iter_texts
+from bertflow_jax.data.texts import check_text, iter_texts
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.errors import BertFlowWarning, ConfigError, InputError, MissingPackageError
 
