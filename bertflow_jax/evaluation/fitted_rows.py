@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from bertflow_jax.config import Config, DataConfig
+from bertflow_jax.data.file_names import require_text_file
 from bertflow_jax.data.glue import BINARY_TASKS
 from bertflow_jax.data.sts import StsTask
 from bertflow_jax.data.sts_files import STS_TASKS
@@ -29,6 +30,7 @@ from bertflow_jax.postprocess.spec import has_flow, make_postprocessor
 
 _log = logging.getLogger(__name__)
 TARGET, OWN, EVERYDAY = "target", "run", "everyday"
+_TASKS = (*STS_TASKS, *BINARY_TASKS, EVERYDAY)
 Tables = dict[str, SentenceTable]  # task -> the vectors of its sentences
 
 
@@ -85,8 +87,7 @@ def load_fit_texts(
       data_dir: of the tasks.
       own: text of the workdir's run.
 
-    Raises:
-      ConfigError, DataError, DataNotFoundError: naming the flag or file.
+    Raises ConfigError, DataError or DataNotFoundError naming the flag or file.
     """
     fit = fit or (TARGET if own is None else OWN)
     if splits and fit != TARGET and not _has_splits(fit):
@@ -108,15 +109,16 @@ def load_fit_texts(
         if own is None:
             raise ConfigError("--fit=run is the text of a --workdir's fit; an encoder has none")
         shared = load_text(own)
-    elif fit in (*STS_TASKS, *BINARY_TASKS, EVERYDAY):
+    elif fit in _TASKS:
         shared = _task_text(fit, splits, data_dir)
     elif os.path.exists(fit):
+        if not os.path.isdir(fit):
+            require_text_file(fit, "--fit")
         shared = load_text(DataConfig(path=fit))
     else:
         raise ConfigError(
-            f"--fit={fit}: neither {TARGET}, {OWN}, a task ("
-            f"{', '.join((*STS_TASKS, *BINARY_TASKS, EVERYDAY))}) "
-            "nor a text file that is there"
+            f"--fit={fit}: neither {TARGET}, {OWN}, a task ({', '.join(_TASKS)}) nor a text file "
+            "that is there"
         )
     return FitTexts(dict.fromkeys(tasks, shared), fit, tuple(splits))
 
