@@ -219,8 +219,8 @@ def _parse(argv: list[str]) -> list[str]:
         _exit_told()
     if rest:
         _refuse(
-            f"unexpected argument {rest[0]!r}: every option is --name=value, and a switch is "
-            "--name or --noname"
+            f"unexpected argument {rest[0]!r}: an option is --name=value or --name value, and a "
+            "switch --name, --noname or --name=false"
         )
     return argv
 
