@@ -1,6 +1,7 @@
 """docs/errors.md: every row of its table is what the command does, and a refusal leaves nothing."""
 
 import dataclasses
+import gzip
 import importlib.util
 import os
 import re
@@ -107,17 +108,47 @@ def place(tmp_path_factory) -> Path:
         "twice.jsonl": '{"text": "a", "text": "b"}\n',
         "zero.csv": "0,n\na,1\n",
         "text.npy": "hello",
+        "notes.md": "# A title\nA line.\n",
+        "blank.txt": "a line\n\nanother\n",
+        "table.csv": "id,text\n1,a line\n",
+        "blank.csv": "id,text\n1,a line\n2,\n",
+        "uneven.csv": "id,text\n1,a\n2\n",
     }
     for name, text in texts.items():
         (folder / name).write_text(text, "utf-8")
     (folder / "latin.txt").write_bytes(b"caf\xe9 au lait\nx\n")
     (folder / "mac.csv").write_bytes(b"text,n\ra,1\r")
     (folder / "bad.txt.gz").write_bytes(b"\x1f\x8bno gzip")
+    (folder / "zipped.txt").write_bytes(gzip.compress(b"a line\nanother\n"))
+    damaged_encoders(folder)
     vectors = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
     np.save(folder / "given.npy", vectors)
     np.save(folder / "nan.npy", vectors * np.nan)
     np.save(folder / "equal.npy", np.ones((50, 8), np.float32))
     return folder
+
+
+def damaged_encoders(folder: Path) -> None:
+    """Write copies of mini_bert, each with one fault."""
+    sources = {path.name: path for path in (ROOT / "bertflow_jax/models/mini_bert").iterdir()}
+    weights, whole = sources["model.safetensors"].read_bytes(), sources["tokenizer.json"]
+    vocab = sources["vocab.txt"].read_text("utf-8").split("\n")
+    damaged: dict[str, dict[str, bytes | None]] = {
+        "weights_empty": {"model.safetensors": b""},
+        "weights_cut": {"model.safetensors": weights[: len(weights) // 2]},
+        "tokenizer_damaged": {"tokenizer.json": whole.read_bytes()[:5000]},
+        "vocab_cut": {"tokenizer.json": None, "vocab.txt": "\n".join(vocab[:500]).encode()},
+        "modules_damaged": {"modules.json": b"[{"},
+        "modules_object": {"modules.json": b"{}"},
+        "sparse": {"config_sentence_transformers.json": b'{"model_type": "SparseEncoder"}'},
+    }
+    for name, files in damaged.items():
+        (folder / name).mkdir()
+        for kept in sources.keys() - files:
+            (folder / name / kept).symlink_to(sources[kept])
+        for changed, content in files.items():
+            if content is not None:
+                (folder / name / changed).write_bytes(content)
 
 
 def listing(folder: Path) -> dict[str, int]:
