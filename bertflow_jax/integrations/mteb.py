@@ -246,6 +246,5 @@ def _check_arguments(kwargs: Mapping[str, Any]) -> None:
         )
     unknown = sorted(set(kwargs) - set(_HEEDED))
     if unknown:
-        warnings.warn(
-            f"encode_kwargs {', '.join(unknown)} have no effect here", BertFlowWarning, stacklevel=3
-        )
+        told = f"encode_kwargs {', '.join(unknown)} have no effect here"
+        warnings.warn(told, BertFlowWarning, stacklevel=3)

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from documents.fast_bash import fast_bash
+from encoders_damaged import damaged_encoders
 from struck import struck
 
 from bertflow_jax import cli
@@ -126,29 +127,6 @@ def place(tmp_path_factory) -> Path:
     np.save(folder / "nan.npy", vectors * np.nan)
     np.save(folder / "equal.npy", np.ones((50, 8), np.float32))
     return folder
-
-
-def damaged_encoders(folder: Path) -> None:
-    """Write copies of mini_bert, each with one fault."""
-    sources = {path.name: path for path in (ROOT / "bertflow_jax/models/mini_bert").iterdir()}
-    weights, whole = sources["model.safetensors"].read_bytes(), sources["tokenizer.json"]
-    vocab = sources["vocab.txt"].read_text("utf-8").split("\n")
-    damaged: dict[str, dict[str, bytes | None]] = {
-        "weights_empty": {"model.safetensors": b""},
-        "weights_cut": {"model.safetensors": weights[: len(weights) // 2]},
-        "tokenizer_damaged": {"tokenizer.json": whole.read_bytes()[:5000]},
-        "vocab_cut": {"tokenizer.json": None, "vocab.txt": "\n".join(vocab[:500]).encode()},
-        "modules_damaged": {"modules.json": b"[{"},
-        "modules_object": {"modules.json": b"{}"},
-        "sparse": {"config_sentence_transformers.json": b'{"model_type": "SparseEncoder"}'},
-    }
-    for name, files in damaged.items():
-        (folder / name).mkdir()
-        for kept in sources.keys() - files:
-            (folder / name / kept).symlink_to(sources[kept])
-        for changed, content in files.items():
-            if content is not None:
-                (folder / name / changed).write_bytes(content)
 
 
 def listing(folder: Path) -> dict[str, int]:
