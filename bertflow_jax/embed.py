@@ -24,7 +24,7 @@ import numpy as np
 
 from bertflow_jax.batch_embed import BatchEmbedder
 from bertflow_jax.data.batches import pad
-from bertflow_jax.data.tokens import check_text, iter_texts
+from bertflow_jax.data.texts import check_text, iter_texts
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.embed_functions import embedding_function, pure_of
 from bertflow_jax.encoder.folder import has_postprocess

@@ -72,6 +72,15 @@ def run_job(encoder: "SentenceEncoder", job: EmbedJob, *, progress: bool = False
     if progress:
         _log.info("checking the rows of %s", job.rows.path)
     known = job.rows.survey()
+    if not known.rows:
+        _log.warning("%s holds no row: there will be no vector", job.rows.path)
+    if known.blank:
+        _log.warning(
+            "%s: %d of %d texts are empty: all of them get one and the same vector",
+            job.rows.path,
+            known.blank,
+            known.rows,
+        )
     if job.output.suffix == ".parquet":
         check_ids(job.rows, known)
     made_by = {

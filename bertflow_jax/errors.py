@@ -1,4 +1,4 @@
-"""Every error a user can cause, under one base class.
+"""Every error a user can cause, under one base class, and the one category of warnings.
 
 The text of each names the file, key, row, field or flag at fault and says what to do. The
 command-line entry points print that text and exit with code 2; a traceback means a bug of ours.
@@ -13,6 +13,13 @@ _log = logging.getLogger(__name__)
 
 class BertFlowError(Exception):
     """Base class of all errors raised on purpose by bertflow_jax."""
+
+
+class BertFlowWarning(UserWarning):
+    """What may be a mistake, or is computed otherwise than the files ask for.
+
+    A command shows it as a line of its log; in Python `warnings.filterwarnings` decides.
+    """
 
 
 class InputError(BertFlowError, ValueError):
