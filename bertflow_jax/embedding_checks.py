@@ -54,6 +54,33 @@ def check_embeddings(
     return array
 
 
+def check_examples(rows: Any, count: int) -> np.ndarray:
+    """Return examples, the numbers of their rows int[N, S]: the array itself where it is that.
+
+    Args:
+      rows: an array or nested lists; of one dimension [N] it counts as [N, 1].
+      count: U, of the embeddings.
+
+    Raises:
+      InputError: no such array, or a number that is none of a row.
+    """
+    array = as_numbers(rows, "rows")
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or array.dtype.kind not in "iu" or not array.shape[1]:
+        raise InputError(
+            f"rows must be integers [N, S], the rows of each example, not {array.dtype}"
+            f"{list(array.shape)}"
+        )
+    bad = np.flatnonzero(((array < 0) | (array >= count)).any(axis=1))
+    if bad.size:
+        raise InputError(
+            f"rows: example {bad[0]} names row {array[bad[0]].tolist()}; the embeddings have rows "
+            f"0 to {count - 1}"
+        )
+    return array
+
+
 def as_numbers(values: Any, name: str) -> np.ndarray:
     """Return values as an array of real numbers (or objects) that leaves nothing of them out.
 

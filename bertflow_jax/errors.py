@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator
 
 _log = logging.getLogger(__name__)
+_SHOWN = 500  # characters of a value in a message
 
 
 class BertFlowError(Exception):
@@ -69,6 +70,18 @@ class HubError(BertFlowError, OSError):
 
 class ProcessLostError(BertFlowError):
     """Another process of the run has ended, or cannot be reached any more."""
+
+
+def shown(value: object) -> str:
+    """Return a value as messages show it: on one line, and no longer than a line of text."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape:  # of an array of any library
+        return f"{type(value).__name__} of shape {list(shape)}"
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # of a class of the caller's, or an integer of too many digits
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 @contextlib.contextmanager

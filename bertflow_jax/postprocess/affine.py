@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from bertflow_jax.embedding_checks import check_embeddings, check_results
-from bertflow_jax.errors import CheckpointError, InputError
+from bertflow_jax.embedding_checks import check_embeddings, check_examples, check_results
+from bertflow_jax.errors import CheckpointError, InputError, shown
 from bertflow_jax.postprocess.affine_functions import (
     STEP_ROWS,
     affine_transform,
@@ -87,8 +87,12 @@ class AffineProcessor(HubFolder, SklearnApi):
         return self
 
     def fit_examples(self, embeddings: np.ndarray, rows: np.ndarray) -> Self:
-        """Fit to every occurrence of a sentence: rows int32[N, S] of embeddings float[U, D]."""
-        order, vectors = rows.reshape(-1), check_embeddings(embeddings, exact=True)
+        """Fit to every occurrence of a sentence: rows int32[N, S] of embeddings float[U, D].
+
+        Raises as `fit`, and InputError for rows that are none.
+        """
+        vectors = check_embeddings(embeddings, exact=True)
+        order = check_examples(rows, len(vectors)).reshape(-1)
         return self.fit_batches(
             vectors[order[i : i + STEP_ROWS]] for i in range(0, len(order), STEP_ROWS)
         )
@@ -96,6 +100,8 @@ class AffineProcessor(HubFolder, SklearnApi):
     def fit_batches(self, batches: Iterable[np.ndarray]) -> Self:
         """Fit to embeddings that come in batches float[n, D], in the memory of one; as `fit`."""
         moments: Moments | None = None
+        if isinstance(batches, str | bytes) or not isinstance(batches, Iterable):
+            raise InputError(f"batches={shown(batches)}: must be an iterable of arrays float[n, D]")
         for batch in batches:
             features = None if moments is None else len(moments.mean)
             rows = check_embeddings(batch, features, exact=True)
