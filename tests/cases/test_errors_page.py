@@ -116,6 +116,10 @@ def place(tmp_path_factory) -> Path:
     vectors = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
     np.save(folder / "given.npy", vectors)
     np.save(folder / "nan.npy", vectors * np.nan)
+    far = vectors.astype(np.float64)
+    far[3, 1] = 1e100
+    np.save(folder / "far.npy", far)
+    (folder / "cut.npy").write_bytes((folder / "given.npy").read_bytes()[:1000])
     np.save(folder / "equal.npy", np.ones((50, 8), np.float32))
     return folder
 
