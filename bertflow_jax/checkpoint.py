@@ -36,7 +36,7 @@ from bertflow_jax.checkpoint_records import Records as Records
 from bertflow_jax.checkpoint_steps import LocalSteps
 from bertflow_jax.checkpoint_walk import asked_for, damaged, first_good
 from bertflow_jax.digests import tree_digest
-from bertflow_jax.errors import CheckpointError, WorkdirError, not_hiding
+from bertflow_jax.errors import CheckpointError, WorkdirError, not_hiding, refusal
 from bertflow_jax.paths import user_path
 from bertflow_jax.scores import Score, best_steps, recorded_score
 
@@ -172,10 +172,12 @@ class CheckpointStore:
         try:
             checkpoint_files.write_step(path, host, said)
         except (OSError, ValueError) as error:
-            text = str(error).strip().splitlines()
+            kept = (
+                "earlier checkpoints are kept" if self._found.steps() else "no earlier one is there"
+            )
             raise WorkdirError(
-                f"checkpoint {path} could not be written: {text[0][:500] if text else error!r}; "
-                "earlier checkpoints are kept"
+                f"checkpoint {path} could not be written: {refusal(error)}; {kept}; make room, or "
+                "name another --workdir"
             ) from error
         self._found.written(step)
         self._prune(step)

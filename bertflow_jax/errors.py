@@ -5,7 +5,9 @@ command-line entry points print that text and exit with code 2; a traceback mean
 """
 
 import contextlib
+import errno
 import logging
+import os
 from collections.abc import Iterator
 
 _log = logging.getLogger(__name__)
@@ -82,6 +84,18 @@ def shown(value: object) -> str:
     except Exception:  # of a class of the caller's, or an integer of too many digits
         return f"<{type(value).__name__}>"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def refusal(error: Exception) -> str:
+    """Return why something could not be written: what the system says, or the error's first line.
+
+    Libraries wrap the system's words in their own, some of them in many.
+    """
+    text = str(error).strip()
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO):
+        if os.strerror(number) in text:
+            return os.strerror(number)
+    return text.splitlines()[0][:_SHOWN] if text else type(error).__name__
 
 
 @contextlib.contextmanager

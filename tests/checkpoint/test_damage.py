@@ -230,8 +230,11 @@ def test_c05_a_full_disk(small_disk, tmp_path):
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
-    assert f"error: checkpoint {run}/checkpoints/" in done.stderr
-    assert "could not be written" in done.stderr
+    said = (
+        rf"^error: checkpoint {run}/checkpoints/\d+ could not be written: No space left on device; "
+        "earlier checkpoints are kept; make room, or name another --workdir$"
+    )
+    assert re.search(said, done.stderr, re.MULTILINE), done.stderr
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr
     store = CheckpointStore(run)
