@@ -25,7 +25,7 @@ from bertflow_jax.postprocess.column_names import check_columns, column_names
 from bertflow_jax.postprocess.hub_folder import HubFolder
 from bertflow_jax.postprocess.moments import Moments
 from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
-from bertflow_jax.postprocess.storage import DAMAGE, Folder
+from bertflow_jax.postprocess.storage import DAMAGE, Folder, unreadable
 
 _FOLDER = Folder("post-processor")
 
@@ -220,7 +220,7 @@ class AffineProcessor(HubFolder, SklearnApi):
         except CheckpointError:
             raise
         except DAMAGE as error:
-            raise CheckpointError(f"{path}: not a readable {cls.name} ({error})") from error
+            raise unreadable(path, cls.name, error) from error
         return loaded
 
     def pure(self) -> PureTransform:

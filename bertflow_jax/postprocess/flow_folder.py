@@ -7,9 +7,8 @@ from typing import Any
 import flax.traverse_util
 
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
-from bertflow_jax.errors import CheckpointError
 from bertflow_jax.postprocess.flow_functions import expected_variables
-from bertflow_jax.postprocess.storage import DAMAGE, Folder
+from bertflow_jax.postprocess.storage import DAMAGE, Folder, unreadable
 
 _FOLDER = Folder("flow")
 
@@ -57,6 +56,6 @@ def read_flow(
             )
         expected = expected_variables(config, features)
     except DAMAGE as error:
-        raise CheckpointError(f"{path}: not a readable flow ({error})") from error
+        raise unreadable(path, "flow", error) from error
     _FOLDER.check(path, described, flat, expected)
     return config, train, seed, flax.traverse_util.unflatten_dict(flat, sep="/"), features

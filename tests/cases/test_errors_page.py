@@ -12,9 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from documents.fast_bash import fast_bash
+from errors_page_files import make_files
 from struck import struck
 
 from bertflow_jax import cli
@@ -93,34 +93,7 @@ def place(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("place")
     for name in ("train.py", "evaluate.py", "configs"):
         (folder / name).symlink_to(ROOT / name)
-    for name in ("folder", "full"):
-        (folder / name).mkdir()
-    texts = {
-        "full/notes.txt": "mine",
-        "empty.txt": "",
-        "one.txt": "one line\n",
-        "number.py": "def get_config():\n    return 3\n",
-        "given.txt": "".join(f"Sentence number {n}.\n" for n in range(20)),
-        "rows.jsonl": '{"text": "a"}\n{"other": "b"}\n',
-        "null.jsonl": '{"text": "a"}\n{"text": null}\n',
-        "twice.csv": "text,text\na,b\n",
-        "twice.jsonl": '{"text": "a", "text": "b"}\n',
-        "zero.csv": "0,n\na,1\n",
-        "text.npy": "hello",
-    }
-    for name, text in texts.items():
-        (folder / name).write_text(text, "utf-8")
-    (folder / "latin.txt").write_bytes(b"caf\xe9 au lait\nx\n")
-    (folder / "mac.csv").write_bytes(b"text,n\ra,1\r")
-    (folder / "bad.txt.gz").write_bytes(b"\x1f\x8bno gzip")
-    vectors = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
-    np.save(folder / "given.npy", vectors)
-    np.save(folder / "nan.npy", vectors * np.nan)
-    far = vectors.astype(np.float64)
-    far[3, 1] = 1e100
-    np.save(folder / "far.npy", far)
-    (folder / "cut.npy").write_bytes((folder / "given.npy").read_bytes()[:1000])
-    np.save(folder / "equal.npy", np.ones((50, 8), np.float32))
+    make_files(folder)
     return folder
 
 
