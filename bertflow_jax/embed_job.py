@@ -26,7 +26,7 @@ from bertflow_jax.data.rows import RowFile
 from bertflow_jax.embed_parquet import check_ids, write_parquet
 from bertflow_jax.embed_parts import INDEX, LOCK, Part, PartialPart, read_state, write_json_whole
 from bertflow_jax.embed_spec import EmbedJob
-from bertflow_jax.errors import BertFlowError, InputError, WorkdirError
+from bertflow_jax.errors import BertFlowError, InputError, WorkdirError, refusal
 from bertflow_jax.interrupt import Interrupt
 from bertflow_jax.output_locks import same_job, sole_writer
 from bertflow_jax.progress import progress_bar
@@ -108,7 +108,7 @@ def run_job(encoder: "SentenceEncoder", job: EmbedJob, *, progress: bool = False
     except BertFlowError:
         raise
     except OSError as error:
-        raise WorkdirError(f"--output={job.output} cannot be written: {error}") from error
+        raise WorkdirError(f"--output={job.output} cannot be written: {refusal(error)}") from error
     return count
 
 

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bertflow_jax.errors import WorkdirError
+from bertflow_jax.errors import WorkdirError, refusal
 from bertflow_jax.interrupt import held
 from bertflow_jax.workdir import UNFINISHED, share
 
@@ -29,12 +29,13 @@ def whole_folder(target: Path) -> Iterator[Path]:
     """
     try:
         with _temporary(target.parent, f".{target.name}{UNFINISHED}") as new:
-            yield new
+            with _named(new, target):
+                yield new
             with held():
                 share(new)
                 os.rename(new, target)  # an empty folder gives way
     except OSError as error:
-        raise WorkdirError(f"{target} cannot be written: {error}") from error
+        raise WorkdirError(f"{target} cannot be written: {refusal(error)}") from error
 
 
 @contextlib.contextmanager
@@ -51,7 +52,8 @@ def files_together(folder: Path, before: Callable[[], object] = lambda: None) ->
       OSError: something cannot be written.
     """
     with _temporary(folder, UNFINISHED) as new:
-        yield new
+        with _named(new, folder):
+            yield new
         with held():
             before()
             for path in sorted(new.rglob("*")):  # folders before what is in them
@@ -60,6 +62,15 @@ def files_together(folder: Path, before: Callable[[], object] = lambda: None) ->
                     place.mkdir(exist_ok=True)
                 else:
                     os.replace(path, place)
+
+
+@contextlib.contextmanager
+def _named(new: Path, final: Path) -> Iterator[None]:
+    """Let messages name the folder that was asked for: the other one is gone when they are read."""
+    try:
+        yield
+    except WorkdirError as error:
+        raise WorkdirError(str(error).replace(str(new), str(final))) from error
 
 
 @contextlib.contextmanager

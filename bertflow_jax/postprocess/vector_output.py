@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertflow_jax.data.parquet_rows import import_pyarrow_parquet
-from bertflow_jax.errors import BertFlowError, ConfigError, WorkdirError
+from bertflow_jax.errors import BertFlowError, ConfigError, WorkdirError, refusal
 from bertflow_jax.output_locks import sole_writer
 from bertflow_jax.paths import file_kind
 from bertflow_jax.postprocess.vector_files import Block, VectorFile
@@ -70,9 +70,7 @@ def vector_writer(output: Path, vectors: VectorFile, features: int) -> Iterator[
     except BertFlowError:
         raise
     except OSError as error:
-        raise WorkdirError(
-            f"--output={output} cannot be written: {error.strerror or error}"
-        ) from error
+        raise WorkdirError(f"--output={output} cannot be written: {refusal(error)}") from error
 
 
 @contextlib.contextmanager
@@ -118,4 +116,4 @@ def _parquet(path: Path, vectors: VectorFile, features: int) -> Iterator[Write]:
         with parquet.ParquetWriter(path, schema) as writer:
             yield write
     except pyarrow.ArrowException as error:
-        raise WorkdirError(f"{path} cannot be written: {error}") from error
+        raise WorkdirError(f"{path} cannot be written: {refusal(error)}") from error

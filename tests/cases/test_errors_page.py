@@ -1,7 +1,6 @@
 """docs/errors.md: every row of its table is what the command does, and a refusal leaves nothing."""
 
 import dataclasses
-import gzip
 import importlib.util
 import os
 import re
@@ -13,10 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from documents.fast_bash import fast_bash
-from encoders_damaged import damaged_encoders
+from errors_page_files import make_files
 from struck import struck
 
 from bertflow_jax import cli
@@ -95,37 +93,7 @@ def place(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("place")
     for name in ("train.py", "evaluate.py", "configs"):
         (folder / name).symlink_to(ROOT / name)
-    for name in ("folder", "full"):
-        (folder / name).mkdir()
-    texts = {
-        "full/notes.txt": "mine",
-        "empty.txt": "",
-        "one.txt": "one line\n",
-        "number.py": "def get_config():\n    return 3\n",
-        "given.txt": "".join(f"Sentence number {n}.\n" for n in range(20)),
-        "rows.jsonl": '{"text": "a"}\n{"other": "b"}\n',
-        "null.jsonl": '{"text": "a"}\n{"text": null}\n',
-        "twice.csv": "text,text\na,b\n",
-        "twice.jsonl": '{"text": "a", "text": "b"}\n',
-        "zero.csv": "0,n\na,1\n",
-        "text.npy": "hello",
-        "notes.md": "# A title\nA line.\n",
-        "blank.txt": "a line\n\nanother\n",
-        "table.csv": "id,text\n1,a line\n",
-        "blank.csv": "id,text\n1,a line\n2,\n",
-        "uneven.csv": "id,text\n1,a\n2\n",
-    }
-    for name, text in texts.items():
-        (folder / name).write_text(text, "utf-8")
-    (folder / "latin.txt").write_bytes(b"caf\xe9 au lait\nx\n")
-    (folder / "mac.csv").write_bytes(b"text,n\ra,1\r")
-    (folder / "bad.txt.gz").write_bytes(b"\x1f\x8bno gzip")
-    (folder / "zipped.txt").write_bytes(gzip.compress(b"a line\nanother\n"))
-    damaged_encoders(folder)
-    vectors = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
-    np.save(folder / "given.npy", vectors)
-    np.save(folder / "nan.npy", vectors * np.nan)
-    np.save(folder / "equal.npy", np.ones((50, 8), np.float32))
+    make_files(folder)
     return folder
 
 
