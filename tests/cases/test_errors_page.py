@@ -107,8 +107,16 @@ def place(tmp_path_factory) -> Path:
         "twice.jsonl": '{"text": "a", "text": "b"}\n',
         "zero.csv": "0,n\na,1\n",
         "text.npy": "hello",
+        "small/STSBenchmark/sts-test.csv": "".join(
+            f"g\tf\ty\ti\t{gold}\tA cat.\tA {word}.\n"
+            for gold, word in ((1, "car"), (2, "dog"), (5, "cat"))
+        ),
+        "both/STS16-en-test/STS.input.headlines.txt": "A cat.\tA dog.\n",
+        "both/STS16-en-test/STS.gs.headlines.txt": "1\n",
+        "both/STS16-en-test/STS2016.gs.headlines.txt": "4\n",
     }
     for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")
     (folder / "latin.txt").write_bytes(b"caf\xe9 au lait\nx\n")
     (folder / "mac.csv").write_bytes(b"text,n\ra,1\r")
@@ -151,7 +159,10 @@ def test_a_row_is_what_the_command_does(row, bash, place):
         assert re.search("^error: ", done.stdout, re.MULTILINE)
         assert listing(place) == before
     else:
-        (place / "vectors.npy").unlink()
+        made = {Path(name).parts[0] for name in set(listing(place)) - set(before)}
+        assert made
+        for name in made:
+            shutil.rmtree(place / name) if (place / name).is_dir() else (place / name).unlink()
 
 
 def limited(limit: int, line: str) -> str:

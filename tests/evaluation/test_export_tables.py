@@ -100,7 +100,7 @@ def test_captions_say_what_decided_the_numbers():
     assert "standardize, flow: fitted on each task's own text, splits train." in text
     assert "standard deviation (n - 1) over 3 seeds" in text
     assert markdown_cells(text)[0][3] == r"STS12\*"
-    assert "STS12: on all text of the task" in text
+    assert "STS12: fitted on all text of the task" in text
     manifest = {"task": "stsb", "splits": ["train", "dev"], "path": "x"}
     fitted = {**fitted, "fit": "stsb", "whole_text": [], "text": {"sts12": manifest}}
     text = markdown_table(results(model={"fitted": fitted}, raw=RAW, standardize=RAW, flow=flow))

@@ -189,13 +189,13 @@ def test_fit_splits_do_not_apply_to_a_year(data_dir, tmp_path, caplog, capsys):
     assert results["model"]["fitted"]["whole_text"] == ["sts12"]
     printed = capsys.readouterr().out
     assert "STS12*" in printed
-    assert "*: fitted on all text of the task" in printed
+    assert "* STS12: fitted on all text of the task" in printed
     assert r"STS12\*" in (tmp_path / "out" / "table.md").read_text()
     caplog.clear()
     chosen = options(data_dir, tmp_path, rows=("center",), fit_splits=("train",), tasks=("stsb",))
     run_evaluation(chosen)
     assert "does not apply" not in caplog.text
-    assert "*" not in capsys.readouterr().out
+    assert "fitted on all text" not in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("numbers")
