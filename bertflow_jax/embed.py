@@ -130,12 +130,12 @@ class SentenceEncoder(SentenceTransformersInterface, HubInterface):
             cache_dir=cache_dir,
             local_files_only=local_files_only,
         )
-        encoder = cls(load_encoder(folder, pooling, max_length, dtype, do_lower_case=do_lower_case))
+        loaded = load_encoder(folder, pooling, max_length, dtype, do_lower_case=do_lower_case)
         if pooling or not has_postprocess(folder):
-            return encoder
+            return cls(loaded)
         from bertflow_jax.integrations.sentence_transformers import load_postprocess
 
-        return encoder.with_postprocess(load_postprocess(folder))
+        return cls(loaded).with_postprocess(load_postprocess(folder, loaded))
 
     @classmethod
     def from_checkpoint(
