@@ -3,10 +3,10 @@
     python -m benchmarks.dtype (--encoder=PATH [--pooling=NAME] | --workdir=RUN) [--data_dir=DIR]
 
 Embeds the sentences of STS-B dev and test (DIR holds STSBenchmark/; without it, the bundled pairs)
-in float32 and in bfloat16 and prints: how long the difference |a - b| of the two vectors of a text is
-as a share of |a|, mean and largest; the largest difference of a single coordinate, as it is and as a
-share of the vector's length; the lowest cosine between the two vectors of a text; Spearman's rho
-of both; texts a second of both, medians of alternating runs.
+in float32 and in bfloat16 and prints: how long the difference |a - b| of the two vectors of a text
+is as a share of |a|, mean and largest; the largest difference of a single coordinate, as it is and
+as a share of the vector's length; the lowest cosine between the two vectors of a text; Spearman's
+rho of both; texts a second of both, medians of alternating runs.
 """
 
 import argparse
