@@ -134,7 +134,7 @@ def _number(
     if score is None:
         return UNDEFINED
     deviation = row.get("spread", {}).get(name, {}).get(aggregation)
-    return f"{score:.2f}" + ("" if deviation is None else f" {plus_minus} {deviation:.2f}")
+    return f"{score:z.2f}" + ("" if deviation is None else f" {plus_minus} {deviation:.2f}")
 
 
 def _marked(column: _Column, bold: str) -> list[str]:

@@ -82,13 +82,13 @@ def _summary(results: Mapping[str, Any]) -> list[str]:
         kind = "AUC" if "AUC" in what else "average"
         text = f"At least one {kind} is undefined; the reasons are in the tables below."
     elif first == last:
-        text = f"{what} is {before:.2f}."
+        text = f"{what} is {before:z.2f}."
     else:
         # Of the rounded values, so that a reader who subtracts finds the same number.
         change = round(after, 2) - round(before, 2)
         text = (
-            f"{what} goes from {before:.2f} ({first}) to {after:.2f} ({last}), "
-            f"{abs(change):.2f} points {'up' if change >= 0 else 'down'}."
+            f"{what} goes from {before:z.2f} ({first}) to {after:z.2f} ({last}), "
+            f"{abs(change):z.2f} points {'up' if change >= 0 else 'down'}."
         )
     return [
         "<h1>Sentence similarity report</h1>",

@@ -144,7 +144,7 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str,
 
 
 def _cell(score: float | None) -> str:
-    return UNDEFINED if score is None else f"{score:.2f}"
+    return UNDEFINED if score is None else f"{score:z.2f}"
 
 
 def _threshold(value: float | None) -> str:

@@ -64,7 +64,7 @@ def score_cells(row: Mapping[str, Any], tasks: Sequence[str], aggregation: str) 
 def _score_cell(score: float | None, deviation: float | None) -> str:
     if score is None:
         return UNDEFINED
-    return f"{score:.2f}" + ("" if deviation is None else f" {PLUS_MINUS} {deviation:.2f}")
+    return f"{score:z.2f}" + ("" if deviation is None else f" {PLUS_MINUS} {deviation:.2f}")
 
 
 def header_cells(tasks: Sequence[str], marked: Sequence[str] = ()) -> list[str]:
@@ -128,7 +128,7 @@ def format_table(
         if any(task in row.scores for task in tasks)
     ]
     cosines = [
-        f"{name} {cosine:.3f}"
+        f"{name} {cosine:z.3f}"
         for name, cosine in results["mean_random_cosine"].items()
         if cosine is not None
     ]

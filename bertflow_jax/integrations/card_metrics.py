@@ -141,7 +141,7 @@ def eval_results(results: Mapping[str, Any], row: str) -> "list[EvalResult]":
                     dataset_split=split,
                     metric_type=metric,
                     metric_name=name,
-                    metric_value=round(float(value), 2),
+                    metric_value=round(float(value), 2) + 0.0,  # no -0.0
                 )
             )
     return found

@@ -71,7 +71,7 @@ def _cell(score: Mapping[str, Any] | None, kind: str) -> str:
     value = score[kind]
     if value is None:
         return UNDEFINED if kind == "ours" else ""
-    return f"{value:+.{_DECIMALS}f}" if kind == "difference" else f"{value:.{_DECIMALS}f}"
+    return f"{value:+z.{_DECIMALS}f}" if kind == "difference" else f"{value:z.{_DECIMALS}f}"
 
 
 def _provenance(found: Mapping[str, Any]) -> list[str]:
