@@ -202,7 +202,7 @@ class SentenceEncoder(SentenceTransformersInterface, HubInterface):
           show_progress: None shows a bar on a terminal when there are many texts.
           on_overflow: texts above max_length are cut; `warn` says once how many, `error` raises
             InputError, `ignore` is silent.
-          truncate_dim: keep so many dimensions, the first ones; before `normalize`.
+          truncate_dim: dimensions kept, the first ones (all if fewer); before `normalize`.
           prompt: put before every text; prompt_name takes one of the encoder's `prompts`. None
             takes the folder's default prompt, "" none.
           prompt_name: see prompt.
