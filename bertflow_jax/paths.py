@@ -54,6 +54,15 @@ def file_kind(path: Path) -> str:
     return "file" if stat.S_ISREG(mode) else "other"
 
 
+def wrong_kind(path: Path) -> str | None:
+    """Return what stands where a file is needed: `a folder`, `a pipe or a device`, or `unreadable`
+    with the reason; None for a file, and where nothing is.
+    """
+    kind = file_kind(path)
+    named = {"file": None, "absent": None, "folder": "a folder", "other": "a pipe or a device"}
+    return named.get(kind, f"unreadable ({kind})")
+
+
 def output_path(path: str | os.PathLike[str], name: str) -> Path:
     """Return `user_path` of what is to be written; a Path would make a local folder "gs:" of a URL.
 

@@ -31,8 +31,16 @@ def make_files(folder: Path) -> None:
         "table.csv": "id,text\n1,a line\n",
         "blank.csv": "id,text\n1,a line\n2,\n",
         "uneven.csv": "id,text\n1,a\n2\n",
+        "small/STSBenchmark/sts-test.csv": "".join(
+            f"g\tf\ty\ti\t{gold}\tA cat.\tA {word}.\n"
+            for gold, word in ((1, "car"), (2, "dog"), (5, "cat"))
+        ),
+        "both/STS16-en-test/STS.input.headlines.txt": "A cat.\tA dog.\n",
+        "both/STS16-en-test/STS.gs.headlines.txt": "1\n",
+        "both/STS16-en-test/STS2016.gs.headlines.txt": "4\n",
     }
     for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")
     (folder / "latin.txt").write_bytes(b"caf\xe9 au lait\nx\n")
     (folder / "mac.csv").write_bytes(b"text,n\ra,1\r")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertflow_jax.config import DataConfig
-from bertflow_jax.data import columns, sts_files
+from bertflow_jax.data import columns, sts_files, sts_years
 from bertflow_jax.data.file_names import text_format
 from bertflow_jax.data.glue import BINARY_TASKS, glue_source
 from bertflow_jax.data.glue_files import SPLITS
@@ -198,9 +198,9 @@ def _read_sts(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, 
     details: dict[str, Any] = {"task": task, "splits": splits, "unlabelled_pairs_included": True}
     examples: list[Example] = []
     if task in sts_files.STS_YEARS:
-        details["subsets"] = sts_files.subset_names(folder, smt=False)
+        details["subsets"] = sts_years.subset_names(folder, smt=False)
         for subset in details["subsets"]:
-            examples += sts_files.read_year_sentences(folder, subset, config.encoding)
+            examples += sts_years.read_year_sentences(folder, subset, config.encoding)
         return examples, details
     read = sts_files.read_stsb_rows if task == "stsb" else sts_files.read_sick_rows
     for split in splits:

@@ -188,11 +188,10 @@ class TextTokenizer:
         """Return the id of `mask_token`, `cls_token`, ...; None where the vocabulary lacks it."""
         return self._files.backend.token_to_id(self._files.special[name])
 
-    def digest(self) -> str:
-        """Return the sha256 of everything that decides the ids, but not of max_length."""
-        content = {
-            k: v for k, v in tokenizer_content(self._files.backend).items() if k != "version"
-        }
+    def digest(self, *left_out: str) -> str:
+        """Return the sha256 of all that decides the ids, but max_length and parts `left_out`."""
+        content = tokenizer_content(self._files.backend)
+        content = {k: v for k, v in content.items() if k not in ("version", *left_out)}
         content |= {"lower_first": self._lower_first, "side": self._files.truncation_side}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -166,9 +166,9 @@ def st_has_pooling(spec: PoolingSpec, num_layers: int) -> bool:
 
 
 def write_own_settings(
-    folder: EncoderFolder, spec: PoolingSpec, postprocess: Mapping[str, str] | None = None
+    folder: EncoderFolder, spec: PoolingSpec, postprocess: Mapping[str, object] | None = None
 ) -> None:
-    """Write bertflow_jax.json, with digests of the post-processor beside it if there is one."""
+    """Write bertflow_jax.json, with what is known of the post-processor beside it."""
     fields = dataclasses.asdict(dataclasses.replace(folder, pooling=str(spec)))
     del fields["path"]
     if postprocess is not None:

@@ -24,7 +24,7 @@ from bertflow_jax.evaluation.metrics import AGGREGATIONS
 from bertflow_jax.evaluation.options import ALL_TASKS, EvalOptions
 from bertflow_jax.evaluation.tasks import SentenceTable, evaluate, task_average
 from bertflow_jax.postprocess.base import PostProcessor
-from bertflow_jax.postprocess.spec import has_flow, make_postprocessor
+from bertflow_jax.postprocess.spec import check_different, has_flow, make_postprocessor
 
 _log = logging.getLogger(__name__)
 TARGET, OWN, EVERYDAY = "target", "run", "everyday"
@@ -134,9 +134,8 @@ def _task_text(task: str, splits: Sequence[str], data_dir: str | None) -> TextCo
 
 
 def check_rows(rows: Sequence[str]) -> None:
-    """Raise ConfigError for a row that cannot be made, before an encoder is loaded."""
-    for spec in rows:
-        make_postprocessor(spec, lambda: _flow(Config(), 0))
+    """Raise ConfigError for a row that cannot be made, or is another one in other words."""
+    check_different({spec: make_postprocessor(spec, lambda: _flow(Config(), 0)) for spec in rows})
 
 
 def _flow(config: Config, seed: int) -> PostProcessor:

@@ -155,7 +155,7 @@ def _check_rows(options: EvalOptions) -> None:
         raise ConfigError(f"--rows={','.join(options.rows)}: a row is blank or named twice")
     if not options.seeds or not all(seed.isdecimal() for seed in options.seeds):
         raise ConfigError(f"--seeds={','.join(options.seeds)}: integers >= 0, separated by commas")
-    if len(set(options.seeds)) < len(options.seeds):
+    if len({int(seed) for seed in options.seeds}) < len(options.seeds):
         raise ConfigError(f"--seeds={','.join(options.seeds)}: a seed is named twice")
 
 
