@@ -11,13 +11,16 @@ from bertflow_jax.interrupt import end_at_once
 if __name__ == "__main__":
     end_at_once()
 
+from pathlib import Path
+
 from absl import flags
 from ml_collections import config_flags
 
 from bertflow_jax import cli, distributed_flags
 from bertflow_jax.config import Config
 from bertflow_jax.errors import ConfigError
-from bertflow_jax.workdir import prepare_workdir
+from bertflow_jax.remote.address import remote_address
+from bertflow_jax.workdir import check_inputs_outside, prepare_workdir
 
 _CONFIG = config_flags.DEFINE_config_file(
     "config",
@@ -42,8 +45,12 @@ def main() -> None:
     # Checked before the seconds that loading JAX takes.
     config = _CONFIG.value.validate()
     switches = {"resume": _RESUME.value, "overwrite": _OVERWRITE.value}
-    if not distributed_flags.join():
-        prepare_workdir(_WORKDIR.value, **switches)
+    if distributed_flags.join():
+        place = remote_address(_WORKDIR.value, "--workdir") or Path(_WORKDIR.value)
+    else:
+        place = prepare_workdir(_WORKDIR.value, **switches)
+    if _OVERWRITE.value:
+        check_inputs_outside(place, {"--config": _config_file()})
     if config.objective == "none":
         raise ConfigError(
             "objective=none: nothing is trained; score the encoder with evaluate.py --encoder="
@@ -59,6 +66,12 @@ def main() -> None:
     result = train(config, _WORKDIR.value, **switches, progress=True)
     held_out = "" if result.held_out is None else f", held-out {result.held_out:.4f} bits/dim"
     print(f"step {int(result.state.step)}{held_out}: {_WORKDIR.value}")
+
+
+def _config_file() -> str:
+    """Return the path of --config without the parameter behind a colon."""
+    name = config_flags.get_config_filename(flags.FLAGS["config"])
+    return name.partition(":")[0]
 
 
 if __name__ == "__main__":

@@ -3,9 +3,10 @@
     python -m benchmarks.dtype (--encoder=PATH [--pooling=NAME] | --workdir=RUN) [--data_dir=DIR]
 
 Embeds the sentences of STS-B dev and test (DIR holds STSBenchmark/; without it, the bundled pairs)
-in float32 and in bfloat16 and prints: the largest difference of a coordinate, as it is and as a
-share of the vector's length; the lowest cosine between the two vectors of a text; Spearman's rho
-of both; texts a second of both, medians of alternating runs.
+in float32 and in bfloat16 and prints: how long the difference |a - b| of the two vectors of a text
+is as a share of |a|, mean and largest; the largest difference of a single coordinate, as it is and
+as a share of the vector's length; the lowest cosine between the two vectors of a text; Spearman's
+rho of both; texts a second of both, medians of alternating runs.
 """
 
 import argparse
@@ -70,9 +71,11 @@ def main() -> None:
     exact, rounded = (vectors[dtype].astype(np.float64) for dtype in ("float32", "bfloat16"))
     lengths = np.linalg.norm(exact, axis=1)
     difference = np.abs(rounded - exact).max(axis=1)
+    shares = np.linalg.norm(rounded - exact, axis=1) / lengths
     cosine = (exact * rounded).sum(axis=1) / lengths / np.linalg.norm(rounded, axis=1)
     print(f"{encoders['float32']!r}")
     print(f"{task.name}, {len(texts)} sentences")
+    print(f"|a - b| / |a|: mean {shares.mean():.2e}, largest {shares.max():.2e}")
     print(f"largest difference of a coordinate: {difference.max():.2e}")
     print(f"    as a share of the vector's length: {(difference / lengths).max():.2e}")
     print(f"lowest cosine between the two vectors of a text: {cosine.min():.6f}")

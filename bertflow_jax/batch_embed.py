@@ -24,7 +24,8 @@ from bertflow_jax import parallel
 from bertflow_jax.checks import check_count, check_switch
 from bertflow_jax.compilation import use_compilation_cache
 from bertflow_jax.data.batches import BatchShapes, TokenBatch, make_batches, slots_of
-from bertflow_jax.data.tokens import OVERFLOW, TextTokenizer, TokenRows, check_text, iter_texts
+from bertflow_jax.data.texts import check_text, iter_texts
+from bertflow_jax.data.tokens import OVERFLOW, TextTokenizer, TokenRows
 from bertflow_jax.encoder.embedding import unit_length
 from bertflow_jax.errors import ConfigError, InputError
 

@@ -34,10 +34,12 @@ from bertflow_jax.background import Background
 from bertflow_jax.checkpoint_records import RECORD_NAMES, records_digest
 from bertflow_jax.checkpoint_records import Records as Records
 from bertflow_jax.checkpoint_steps import LocalSteps
+from bertflow_jax.checkpoint_walk import asked_for, damaged, first_good
 from bertflow_jax.digests import tree_digest
-from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError, not_hiding
+from bertflow_jax.errors import CheckpointError, WorkdirError, not_hiding, refusal
 from bertflow_jax.paths import user_path
 from bertflow_jax.scores import Score, best_steps, recorded_score
+from bertflow_jax.workdir import CHECKPOINTS
 
 _log = logging.getLogger(__name__)
 
@@ -68,13 +70,14 @@ class CheckpointStore:
           keep_best: how many of those with the best scores stay besides.
           steps: where they are, if not simply in WORKDIR/checkpoints.
         """
-        own = LocalSteps(user_path(workdir, "--workdir").absolute() / "checkpoints")
+        own = LocalSteps(user_path(workdir, "--workdir").absolute() / CHECKPOINTS)
         self._found = own if steps is None else steps
         self.folder, self.place = self._found.folder, self._found.place
         self._keep, self._keep_best = keep, keep_best
         self._background = Background("checkpoint")
         self._scores: dict[int, Score | None] = {}
         self._last: tuple[int, dict[str, Any]] | None = None
+        self._told: set[int] = set()  # damaged steps that were warned of
 
     def __enter__(self) -> "CheckpointStore":
         """Delete what killed saves have left."""
@@ -117,6 +120,7 @@ class CheckpointStore:
 
     def _begin(self, host: dict[str, Any], records: Records, score: Score | None) -> None:
         self.wait()
+        self._found.ready()
         step = records.state["step"]
         said = records.to_dict()
         if score is not None:
@@ -170,10 +174,12 @@ class CheckpointStore:
         try:
             checkpoint_files.write_step(path, host, said)
         except (OSError, ValueError) as error:
-            text = str(error).strip().splitlines()
+            kept = (
+                "earlier checkpoints are kept" if self._found.steps() else "no earlier one is there"
+            )
             raise WorkdirError(
-                f"checkpoint {path} could not be written: {text[0][:500] if text else error!r}; "
-                "earlier checkpoints are kept"
+                f"checkpoint {path} could not be written: {refusal(error)}; {kept}; make room, or "
+                "name another --workdir"
             ) from error
         self._found.written(step)
         self._prune(step)
@@ -261,50 +267,27 @@ class CheckpointStore:
                 raise self._damaged(step, f"the arrays of item {name!r} differ from their digest")
         return arrays
 
-    def newest_good(self, check: Any, step: int | None = None) -> Any:
+    def newest_good(self, check: Any, step: int | None = None, first: int | None = None) -> Any:
         """Return check(step) for the step asked for, or the newest step for which it succeeds.
 
         Args:
           check: a function of a step that raises CheckpointError when the step is damaged.
           step: a step asked for by number; a damaged one is then an error.
+          first: a step that is tried before the newest one; it may be gone.
 
         Raises:
           DataNotFoundError: no checkpoint, or not the one asked for.
           CheckpointError: the step asked for, or every step, is damaged.
         """
         steps = self.steps()
-        if not steps:
-            raise DataNotFoundError(
-                f"no checkpoint in {self.place}: train first, or name another --workdir"
-            )
+        asked_for(steps, self.place, step)
         if step is not None:
-            if step not in steps:
-                raise DataNotFoundError(
-                    f"no checkpoint of step {step} in {self.place}; there are {steps}"
-                )
             return check(step)
-        for candidate in reversed(steps):
-            try:
-                return check(candidate)
-            except CheckpointError as error:
-                _log.warning("%s; trying the one before", error)
-        raise CheckpointError(f"every checkpoint in {self.place} is damaged ({steps})")
+        order = sorted(steps, key=lambda other: (other == first, other), reverse=True)
+        return first_good(order, self.place, check, self._told)
 
     def _damaged(self, step: int, cause: object) -> CheckpointError:
-        """Return the error of a damaged step; what is no damage is raised at once."""
-        if isinstance(cause, MemoryError):
-            raise cause
-        absent = FileNotFoundError | NotADirectoryError | IsADirectoryError
-        if isinstance(cause, OSError) and not isinstance(cause, absent):
-            raise WorkdirError(
-                f"checkpoint {self.place}/{step} cannot be read: {cause}; it may be whole: "
-                "try again"
-            ) from cause
-        text = str(cause).strip().splitlines()
-        return CheckpointError(
-            f"checkpoint {self.place}/{step} is damaged or incomplete "
-            f"({text[0][:300] if text else type(cause).__name__})"
-        )
+        return damaged(self.place, step, cause)
 
 
 def _like(array: np.ndarray) -> np.ndarray:

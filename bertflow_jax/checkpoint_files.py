@@ -7,7 +7,6 @@ Where an operation fails, orbax and tensorstore print tracebacks of their thread
 they raise. `_one_message` drops those, and those alone: the error itself is always raised.
 """
 
-import atexit
 import contextlib
 import logging
 import shutil
@@ -89,8 +88,8 @@ def _checkpointer() -> ocp.Checkpointer:
 def _one_message() -> Iterator[None]:
     """Drop the tracebacks that threads of orbax and tensorstore print of an error we raise.
 
-    Where the operation fails the filters stay, and come back at the interpreter's end: some of the
-    threads end later, some of the coroutines with the interpreter.
+    Where the operation fails the filters stay: some of the threads end later, some of the
+    coroutines with the interpreter.
     """
     before = sys.unraisablehook
     # Those of an operation that failed before this one are its, and stay.
@@ -101,33 +100,30 @@ def _one_message() -> Iterator[None]:
     ]
     for logger, dropped in added:
         logger.addFilter(dropped)
-    ours = _filter_unraisable()
-    try:
-        yield
-    except BaseException:
-        atexit.unregister(_filter_unraisable)
-        atexit.register(_filter_unraisable)
-        raise
+    ours = before if isinstance(before, _NoClosedLoop) else _NoClosedLoop(before)
+    sys.unraisablehook = ours
+    yield
     for logger, dropped in added:
         logger.removeFilter(dropped)
     if sys.unraisablehook is ours:
         sys.unraisablehook = before
 
 
-def _filter_unraisable() -> Callable[[Any], Any]:
-    """Install a filter before the hook for exceptions that nobody can catch; return it."""
-    hook = sys.unraisablehook
+class _NoClosedLoop:
+    """A hook for exceptions that nobody can catch, which drops those of orbax's ended loops.
 
-    def pass_on(found: Any) -> None:
-        # tensorstore completes other arrays after the first error has ended orbax's event loop;
-        # and the coroutines that were to read them are never resumed.
+    tensorstore completes other arrays after the first error has ended orbax's event loop; and the
+    coroutines that were to read them are never resumed.
+    """
+
+    def __init__(self, hook: Callable[[Any], Any]):
+        self._hook = hook
+
+    def __call__(self, found: Any) -> None:
         closed = isinstance(found.exc_value, RuntimeError) and str(found.exc_value) == _CLOSED
         code = getattr(found.object, "cr_code", None)
         if not closed and (code is None or "orbax" not in code.co_filename):
-            hook(found)
-
-    sys.unraisablehook = pass_on
-    return pass_on
+            self._hook(found)
 
 
 def _no_thread_traceback(record: logging.LogRecord) -> bool:

@@ -5,7 +5,7 @@
 
 import logging
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from bertflow_jax.errors import WorkdirError
@@ -23,8 +23,12 @@ class LocalSteps:
       place: what messages call it.
     """
 
-    def __init__(self, folder: Path):
-        """Take the folder, which need not be there yet."""
+    def __init__(self, folder: Path, check: Callable[[], None] | None = None):
+        """Take the folder, which need not be there yet.
+
+        `check` raises WorkdirError where it may no longer be written to.
+        """
+        self._check = check
         self.folder = folder
         self.place = str(folder)
 
@@ -41,6 +45,11 @@ class LocalSteps:
             _log.warning("%s is what a stopped run left of a save: deleted", path)
             shutil.rmtree(path, ignore_errors=True)
 
+    def ready(self) -> None:
+        """Raise WorkdirError where a step may not be written."""
+        if self._check is not None:
+            self._check()
+
     def need(self, step: int, items: Iterable[str]) -> Path:
         """Return the folder of a step, in which these items can be read.
 
@@ -56,6 +65,7 @@ class LocalSteps:
         Raises:
           WorkdirError: it is missing, or (RemoteSteps) cannot be uploaded.
         """
+        self.ready()
         if step not in self.steps():
             raise WorkdirError(f"checkpoint {self.folder / str(step)} is missing after the save")
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bertflow_jax.errors import ConfigError, InputError
+from bertflow_jax.errors import ConfigError, InputError, shown
 
 _MAX_INT = 2**31 - 1  # counters on the device are int32
 _MAX_SEED = 2**63 - 1
@@ -20,7 +20,7 @@ def check_count(value: Any, name: str, least: int) -> int:
     """Return an integer argument, or raise InputError for another type or one below `least`."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or value < least:
-        raise InputError(f"{name}={value!r}: must be an integer >= {least}")
+        raise InputError(f"{name}={shown(value)}: must be an integer >= {least}")
     return int(value)
 
 
@@ -28,7 +28,7 @@ def check_switch(value: Any, name: str) -> bool:
     """Return a true or false argument, or raise InputError for anything else."""
     # NumPy's own type of truth is no bool.
     if not isinstance(value, bool) and type(value).__name__ not in ("bool_", "bool"):
-        raise InputError(f"{name}={value!r}: must be True or False")
+        raise InputError(f"{name}={shown(value)}: must be True or False")
     return bool(value)
 
 
@@ -44,12 +44,17 @@ def check_encoder_settings(given: Mapping[str, object]) -> None:
 def require(ok: bool, field: str, value: object, what: str) -> None:
     """Raise ConfigError unless ok, saying what the field must be."""
     if not ok:
-        raise ConfigError(f"{field}={value!r}: {what}")
+        raise ConfigError(f"{field}={shown(value)}: {what}")
 
 
-def check_choice(field: str, value: str, choices: tuple[str, ...]) -> None:
+def check_choice(field: str, value: object, choices: tuple[str, ...]) -> None:
     """Raise ConfigError unless the value is one of the choices."""
-    require(value in choices, field, value, f"must be one of {', '.join(choices)}")
+    require(
+        isinstance(value, str) and value in choices,
+        field,
+        value,
+        f"must be one of {', '.join(choices)}",
+    )
 
 
 def check_least(section: Any, prefix: str, **least: int) -> None:

@@ -8,6 +8,7 @@ process by that signal, 143 for a shell. Anything else is a bug of ours and show
 A command calls `run` before it imports what takes seconds, so that Ctrl-C ends that too.
 """
 
+import contextlib
 import importlib.metadata
 import logging
 import os
@@ -15,13 +16,14 @@ import platform
 import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping
-from typing import NoReturn
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import NoReturn, TextIO
 
 import absl.logging
 from absl import app, flags
 
-from bertflow_jax.errors import BertFlowError, ProcessLostError
+from bertflow_jax.errors import BertFlowError, BertFlowWarning, ProcessLostError
 from bertflow_jax.flag_errors import (
     config_places,
     given,
@@ -106,7 +108,7 @@ def _call(main: Callable[[], None]) -> int:
     # The program's own messages are shown; JAX's and matplotlib's only from warnings on.
     logging.getLogger("bertflow_jax").setLevel(logging.INFO)
     try:
-        with folders_undone():
+        with folders_undone(), _warnings_logged():
             main()
             sys.stdout.flush()
     except BaseException as error:
@@ -119,6 +121,36 @@ def _call(main: Callable[[], None]) -> int:
             _end_stopped("interrupted", 130)
         return _fail(error)
     return 0
+
+
+@contextlib.contextmanager
+def _warnings_logged() -> Iterator[None]:
+    """Show warnings of ours as the program's other messages, without the line of code they are of.
+
+    Those of others stay as Python shows them: where they come from is what is to be known of them.
+    """
+    shown = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if not issubclass(category, BertFlowWarning):
+            shown(message, category, filename, lineno, file, line)
+            return
+        log = logging.getLogger("bertflow_jax")
+        place = (log.name, logging.WARNING, filename, lineno)
+        log.handle(log.makeRecord(*place, "%s", (str(message),), None))
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = shown
 
 
 def _fail(error: BaseException) -> int:
@@ -187,8 +219,8 @@ def _parse(argv: list[str]) -> list[str]:
         _exit_told()
     if rest:
         _refuse(
-            f"unexpected argument {rest[0]!r}: every option is --name=value, and a switch is "
-            "--name or --noname"
+            f"unexpected argument {rest[0]!r}: an option is --name=value or --name value, and a "
+            "switch --name, --noname or --name=false"
         )
     return argv
 

@@ -8,7 +8,8 @@ import dataclasses
 from typing import Any
 
 from bertflow_jax.checks import check_choice, check_least, check_types, parse_profile_steps, require
-from bertflow_jax.errors import ConfigError
+from bertflow_jax.config_fields import field_names as field_names
+from bertflow_jax.config_fields import from_dict
 from bertflow_jax.supervision_config import OBJECTIVES
 from bertflow_jax.supervision_config import SupervisionConfig as SupervisionConfig
 
@@ -291,30 +292,4 @@ class Config:
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> "Config":
         """Rebuild a config saved by `to_dict`; an unknown field is a ConfigError."""
-        return _from_dict(cls, fields, "")
-
-
-def _from_dict(cls: Any, fields: dict[str, Any], prefix: str) -> Any:
-    known = {field.name: field for field in dataclasses.fields(cls)}
-    unknown = sorted(set(fields) - set(known))
-    if unknown:
-        raise ConfigError(
-            f"unknown config field(s): {', '.join(prefix + name for name in unknown)}"
-        )
-    kwargs = {}
-    for name, value in fields.items():
-        kind = known[name].type
-        nested = dataclasses.is_dataclass(kind) and isinstance(value, dict)
-        kwargs[name] = _from_dict(kind, value, f"{prefix}{name}.") if nested else value
-    return cls(**kwargs)
-
-
-def field_names(cls: Any, prefix: str = "") -> list[str]:
-    """Return the dotted names of the fields of a config class, as in --config.NAME=value."""
-    names: list[str] = []
-    for field in dataclasses.fields(cls):
-        name = prefix + field.name
-        names += (
-            field_names(field.type, f"{name}.") if dataclasses.is_dataclass(field.type) else [name]
-        )
-    return names
+        return from_dict(cls, fields, "")

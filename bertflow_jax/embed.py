@@ -24,7 +24,7 @@ import numpy as np
 
 from bertflow_jax.batch_embed import BatchEmbedder
 from bertflow_jax.data.batches import pad
-from bertflow_jax.data.tokens import check_text, iter_texts
+from bertflow_jax.data.texts import check_text, iter_texts
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.embed_functions import embedding_function, pure_of
 from bertflow_jax.encoder.folder import has_postprocess
@@ -130,12 +130,12 @@ class SentenceEncoder(SentenceTransformersInterface, HubInterface):
             cache_dir=cache_dir,
             local_files_only=local_files_only,
         )
-        encoder = cls(load_encoder(folder, pooling, max_length, dtype, do_lower_case=do_lower_case))
+        loaded = load_encoder(folder, pooling, max_length, dtype, do_lower_case=do_lower_case)
         if pooling or not has_postprocess(folder):
-            return encoder
+            return cls(loaded)
         from bertflow_jax.integrations.sentence_transformers import load_postprocess
 
-        return encoder.with_postprocess(load_postprocess(folder))
+        return cls(loaded).with_postprocess(load_postprocess(folder, loaded))
 
     @classmethod
     def from_checkpoint(
@@ -202,7 +202,7 @@ class SentenceEncoder(SentenceTransformersInterface, HubInterface):
           show_progress: None shows a bar on a terminal when there are many texts.
           on_overflow: texts above max_length are cut; `warn` says once how many, `error` raises
             InputError, `ignore` is silent.
-          truncate_dim: keep so many dimensions, the first ones; before `normalize`.
+          truncate_dim: dimensions kept, the first ones (all if fewer); before `normalize`.
           prompt: put before every text; prompt_name takes one of the encoder's `prompts`. None
             takes the folder's default prompt, "" none.
           prompt_name: see prompt.

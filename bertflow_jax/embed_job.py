@@ -28,7 +28,7 @@ from bertflow_jax.embed_parquet import check_ids, write_parquet
 from bertflow_jax.embed_partial import PartialPart
 from bertflow_jax.embed_parts import INDEX, LOCK, Part, read_state
 from bertflow_jax.embed_spec import EmbedJob
-from bertflow_jax.errors import BertFlowError, InputError, WorkdirError
+from bertflow_jax.errors import BertFlowError, InputError, WorkdirError, refusal
 from bertflow_jax.interrupt import Interrupt
 from bertflow_jax.output_locks import same_job, sole_writer
 from bertflow_jax.progress import progress_bar
@@ -74,6 +74,15 @@ def run_job(encoder: "SentenceEncoder", job: EmbedJob, *, progress: bool = False
     if progress:
         _log.info("checking the rows of %s", job.rows.path)
     known = job.rows.survey()
+    if not known.rows:
+        _log.warning("%s holds no row: there will be no vector", job.rows.path)
+    if known.blank:
+        _log.warning(
+            "%s: %d of %d texts are empty: all of them get one and the same vector",
+            job.rows.path,
+            known.blank,
+            known.rows,
+        )
     if job.output.suffix == ".parquet":
         check_ids(job.rows, known)
     made_by = {
@@ -103,7 +112,7 @@ def run_job(encoder: "SentenceEncoder", job: EmbedJob, *, progress: bool = False
     except BertFlowError:
         raise
     except OSError as error:
-        raise WorkdirError(f"--output={job.output} cannot be written: {error}") from error
+        raise WorkdirError(f"--output={job.output} cannot be written: {refusal(error)}") from error
     return count
 
 

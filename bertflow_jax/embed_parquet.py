@@ -9,7 +9,7 @@ import numpy as np
 from bertflow_jax.data.parquet_rows import import_pyarrow_parquet
 from bertflow_jax.data.row_blocks import Survey
 from bertflow_jax.data.rows import RowFile
-from bertflow_jax.errors import DataError, WorkdirError
+from bertflow_jax.errors import DataError, WorkdirError, refusal
 
 _GROUP = 8192  # rows of a row group
 
@@ -55,8 +55,11 @@ def write_parquet(rows: RowFile, known: Survey, vectors: Path, path: Path) -> No
                 column = pyarrow.FixedSizeListArray.from_arrays(part.reshape(-1), dimension)
                 writer.write_table(pyarrow.table([ids, column], schema=schema))
                 start += len(ids)
-    except pyarrow.ArrowException as error:
-        raise WorkdirError(f"{path} cannot be written: {error}") from error
+    except BaseException as error:
+        path.unlink(missing_ok=True)  # it is made of the vectors beside it, which stay
+        if isinstance(error, pyarrow.ArrowException):
+            raise WorkdirError(f"{path} cannot be written: {refusal(error)}") from error
+        raise
 
 
 def _id_type(known: Survey) -> Any:

@@ -108,16 +108,20 @@ class PartialPart:
         self._folder.mkdir(parents=True)
         self._sha = hashlib.sha256()
         shape = (self._part.rows, self._part.dimension)
-        with self.vectors.open("wb") as file:
-            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
-            if shape[0]:
-                # A full disk is an error here; in a memory map it would kill the process.
-                os.posix_fallocate(file.fileno(), file.tell(), 4 * shape[0] * shape[1])
-            length = file.tell()
-        with self.vectors.open("rb") as file:
-            self._sha.update(file.read(length))
-        self._record(0)
+        try:
+            with self.vectors.open("wb") as file:
+                header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, header)
+                if shape[0]:
+                    # A full disk is an error here; in a memory map it would kill the process.
+                    os.posix_fallocate(file.fileno(), file.tell(), 4 * shape[0] * shape[1])
+                length = file.tell()
+            with self.vectors.open("rb") as file:
+                self._sha.update(file.read(length))
+            self._record(0)
+        except BaseException:
+            _delete(self._folder)  # there is no row in it to go on with
+            raise
 
     def _differences(self) -> str:
         """Say in which settings the job that lies there differs."""

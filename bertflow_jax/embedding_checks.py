@@ -6,6 +6,7 @@ import numpy as np
 
 from bertflow_jax.errors import InputError
 
+_LARGEST = float(np.finfo(np.float32).max)
 _EXACT = 2**53  # float64 holds every integer up to here
 
 
@@ -17,7 +18,7 @@ def check_embeddings(
     Args:
       embeddings: an array, nested lists, or a data frame.
       features: D, where it is known.
-      exact: return float64[N, D] where float32 cannot hold the numbers as given.
+      exact: return float64[N, D] where float32 would round the numbers as given.
 
     Raises:
       InputError: as `as_numbers`; another shape, no dimension, a row that is not finite.
@@ -45,11 +46,46 @@ def check_embeddings(
     wide = exact and not np.can_cast(array.dtype, np.float32)
     with np.errstate(over="ignore"):  # what float32 cannot hold is named below
         array = array.astype(np.float64 if wide else np.float32, copy=False)
-    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+    # A fit in float64 holds more, but neither what it gives nor its function on a device does: one
+    # such row is a damaged one, and would decide the statistics.
+    bad = np.flatnonzero(~within_float32(array))
     if bad.size:
         raise InputError(
-            f"embedding row {bad[0]} is not finite as {array.dtype} (NaN, inf or beyond its "
+            f"embedding row {bad[0]} is not finite as float32 (NaN, inf or beyond its "
             f"range; {bad.size} such row(s))"
+        )
+    return array
+
+
+def within_float32(rows: np.ndarray) -> np.ndarray:
+    """Return which rows of float[N, D], D >= 1, hold only numbers in the range of float32."""
+    largest = np.maximum(rows.max(axis=1), -(rows.min(axis=1).astype(np.float64)))
+    return largest <= _LARGEST  # False for NaN
+
+
+def check_examples(rows: Any, count: int) -> np.ndarray:
+    """Return examples, the numbers of their rows int[N, S]: the array itself where it is that.
+
+    Args:
+      rows: an array or nested lists; of one dimension [N] it counts as [N, 1].
+      count: U, of the embeddings.
+
+    Raises:
+      InputError: no such array, or a number that is none of a row.
+    """
+    array = as_numbers(rows, "rows")
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or array.dtype.kind not in "iu" or not array.shape[1]:
+        raise InputError(
+            f"rows must be integers [N, S], the rows of each example, not {array.dtype}"
+            f"{list(array.shape)}"
+        )
+    bad = np.flatnonzero(((array < 0) | (array >= count)).any(axis=1))
+    if bad.size:
+        raise InputError(
+            f"rows: example {bad[0]} names row {array[bad[0]].tolist()}; the embeddings have rows "
+            f"0 to {count - 1}"
         )
     return array
 

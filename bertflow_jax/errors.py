@@ -1,18 +1,28 @@
-"""Every error a user can cause, under one base class.
+"""Every error a user can cause, under one base class, and the one category of warnings.
 
 The text of each names the file, key, row, field or flag at fault and says what to do. The
 command-line entry points print that text and exit with code 2; a traceback means a bug of ours.
 """
 
 import contextlib
+import errno
 import logging
+import os
 from collections.abc import Iterator
 
 _log = logging.getLogger(__name__)
+_SHOWN = 500  # characters of a value in a message
 
 
 class BertFlowError(Exception):
     """Base class of all errors raised on purpose by bertflow_jax."""
+
+
+class BertFlowWarning(UserWarning):
+    """What may be a mistake, or is computed otherwise than the files ask for.
+
+    A command shows it as a line of its log; in Python `warnings.filterwarnings` decides.
+    """
 
 
 class InputError(BertFlowError, ValueError):
@@ -69,6 +79,30 @@ class HubError(BertFlowError, OSError):
 
 class ProcessLostError(BertFlowError):
     """Another process of the run has ended, or cannot be reached any more."""
+
+
+def shown(value: object) -> str:
+    """Return a value as messages show it: on one line, and no longer than a line of text."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape:  # of an array of any library
+        return f"{type(value).__name__} of shape {list(shape)}"
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # of a class of the caller's, or an integer of too many digits
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def refusal(error: Exception) -> str:
+    """Return why something could not be written: what the system says, or the error's first line.
+
+    Libraries wrap the system's words in their own, some of them in many.
+    """
+    text = str(error).strip()
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO):
+        if os.strerror(number) in text:
+            return os.strerror(number)
+    return text.splitlines()[0][:_SHOWN] if text else type(error).__name__
 
 
 @contextlib.contextmanager

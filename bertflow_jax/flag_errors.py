@@ -39,7 +39,7 @@ def refuse_sections(argv: list[str]) -> None:
 
 def parse_error(error: BaseException, argv: list[str]) -> str:
     """Say in a line or two why the flags, or the config file among them, cannot be read."""
-    named = re.search(r"--?config=(\S+)", " ".join(argv))
+    named = re.search(r"--?config[= ](\S+)", " ".join(argv))
     if any(re.fullmatch(r"--?config=\s*", word) for word in argv):
         return "--config is blank: name a file, e.g. --config=configs/demo.py"
     if named is not None and os.path.isdir(named[1].partition(":")[0]):

@@ -148,10 +148,13 @@ def heeded() -> Iterator[None]:
     Where Python cannot raise them (in a callback of the garbage collector, in a `__del__`) it
     prints "Exception ignored in" and goes on; here the signal is then sent once more.
     """
-    hook = sys.unraisablehook
+    hook, ended = sys.unraisablehook, False
 
     def send_again(unraisable: Any) -> None:
         number = signal.SIGINT
+        if ended:  # somebody's own hook still leads here
+            hook(unraisable)
+            return
         if issubclass(unraisable.exc_type, Terminated):
             _terminated.clear()
             number = signal.SIGTERM
@@ -175,7 +178,11 @@ def heeded() -> Iterator[None]:
     finally:
         _command.clear()
         logging.getLogger("asyncio").disabled = False
-        sys.unraisablehook = hook
+        ended = True
+        # A filter that was put before it inside is still needed: what it is for comes from threads
+        # that end later than the command.
+        if sys.unraisablehook is send_again:
+            sys.unraisablehook = hook
         _pressed.clear()
         _terminated.clear()
 

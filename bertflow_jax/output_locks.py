@@ -21,8 +21,8 @@ from bertflow_jax.errors import WorkdirError
 
 LOCK = ".lock"  # in an output folder
 _log = logging.getLogger(__name__)
-# How a lock file begins; of one length, because a job's identity follows at a fixed place.
-_MADE, _FOUND = b"bertflow_jax made  ", b"bertflow_jax found "
+# How a lock file begins, the second one where it stays; of one length, because a job's identity follows at a fixed place.
+_MADE, KEPT = b"bertflow_jax made  ", b"bertflow_jax found "
 _OLDER = re.compile(rb"[0-9a-f]{64}")  # a whole file of an older version
 _ENOUGH = 1000  # bytes that hold a mark and an identity
 
@@ -40,7 +40,7 @@ def sole_writer(path: Path, flag: str) -> Iterator[None]:
         while _lock(handle, fcntl.LOCK_EX, flag) and not _is_there(handle, path):
             handle = _reopened(handle, path, flag)  # its last holder has deleted it
         if not _content(handle):
-            os.pwrite(handle, _FOUND, 0)
+            os.pwrite(handle, KEPT, 0)
         yield
     finally:
         _delete_if_sole(handle, path)
@@ -68,7 +68,7 @@ def same_job(path: Path, identity: str, flag: str) -> Iterator[None]:
                     break
                 if _is_there(handle, path):
                     found = _content(handle)
-                    mark = _FOUND if not found or found.startswith(_FOUND) else _MADE
+                    mark = KEPT if not found or found.startswith(KEPT) else _MADE
                     os.truncate(handle, os.pwrite(handle, mark + identity.encode(), 0))
             fcntl.flock(handle, fcntl.LOCK_SH)
             if _is_there(handle, path):
@@ -113,7 +113,7 @@ def _open_found(path: Path, flag: str, how: int) -> int:
         os.close(handle)
         raise _not_ours(path, flag, "no file")
     found = _content(handle)
-    if found and not found.startswith((_MADE, _FOUND)) and not _OLDER.fullmatch(found):
+    if found and not found.startswith((_MADE, KEPT)) and not _OLDER.fullmatch(found):
         os.close(handle)
         raise _not_ours(path, flag, "not a lock of ours")
     return handle
@@ -169,7 +169,7 @@ def _delete_if_sole(handle: int, path: Path) -> None:
         except OSError:
             pass  # no locks here: nobody holds it
         if _is_there(handle, path):
-            if _content(handle).startswith(_FOUND):
+            if _content(handle).startswith(KEPT):
                 os.truncate(handle, 0)
             else:
                 path.unlink()

@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from bertflow_jax.errors import ConfigError, WorkdirError
+from bertflow_jax.errors import ConfigError, WorkdirError, shown
 
 
 def user_path(path: str | os.PathLike[str], name: str) -> Path:
@@ -17,7 +17,7 @@ def user_path(path: str | os.PathLike[str], name: str) -> Path:
     Raises:
       ConfigError: no path at all, `-`, one with a zero byte, or `~user` of an unknown user.
     """
-    if path == "-":
+    if isinstance(path, str) and path == "-":
         raise ConfigError(
             f"{name}=-: standard input is not read, and standard output not written; name a file "
             "or folder (./- for one of that name)"
@@ -26,7 +26,7 @@ def user_path(path: str | os.PathLike[str], name: str) -> Path:
         expanded = Path(path).expanduser()
     except TypeError as error:
         raise ConfigError(
-            f"{name}={path!r}: a path is needed, not {type(path).__name__}"
+            f"{name}={shown(path)}: a path is needed, not {type(path).__name__}"
         ) from error
     except RuntimeError as error:
         raise ConfigError(
@@ -52,6 +52,15 @@ def file_kind(path: Path) -> str:
     if stat.S_ISDIR(mode):
         return "folder"
     return "file" if stat.S_ISREG(mode) else "other"
+
+
+def wrong_kind(path: Path) -> str | None:
+    """Return what stands where a file is needed: `a folder`, `a pipe or a device`, or `unreadable`
+    with the reason; None for a file, and where nothing is.
+    """
+    kind = file_kind(path)
+    named = {"file": None, "absent": None, "folder": "a folder", "other": "a pipe or a device"}
+    return named.get(kind, f"unreadable ({kind})")
 
 
 def output_path(path: str | os.PathLike[str], name: str) -> Path:

@@ -1,7 +1,6 @@
 """A finished run, restored for evaluation and embedding."""
 
 import dataclasses
-import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,6 @@ from bertflow_jax.training.resume import check_same
 from bertflow_jax.training.run import load_encoder
 from bertflow_jax.training.supervised_state import ENCODER_ITEM, trained_shapes, with_trained
 from bertflow_jax.workdir import METRICS_FILE
-
-_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +84,7 @@ def load_run(
 
 
 def _load(store: CheckpointStore, place: str, step: int | str | None, metrics: Path | None) -> Run:
-    config, wanted = _objective(store, place, step)
+    config, wanted, best = _objective(store, place, step)
     encoder = load_encoder(config)
     joint = config.objective == "joint"
 
@@ -99,13 +96,7 @@ def _load(store: CheckpointStore, place: str, step: int | str | None, metrics: P
     def restore(found: int) -> tuple[dict[str, Any], Records]:
         return store.restore(found, abstract)
 
-    try:
-        arrays, records = store.newest_good(restore, wanted)
-    except CheckpointError as error:
-        if step is not None or wanted is None:
-            raise
-        _log.warning("%s; the best step is passed over for the newest good one", error)
-        arrays, records = store.newest_good(restore)
+    arrays, records = store.newest_good(restore, wanted, best)
     identity = encoder.identity()
     found = records.state["step"]
     check_same("encoder", records.encoder, identity, f"{store.place}/{found}")
@@ -119,8 +110,8 @@ def _load(store: CheckpointStore, place: str, step: int | str | None, metrics: P
 
 def _objective(
     store: CheckpointStore, place: str, asked: int | str | None
-) -> tuple[Config, int | None]:
-    """Return the config of a run and the step to restore; None is the newest good one."""
+) -> tuple[Config, int | None, int | None]:
+    """Return the config of a run, the step to restore (None: the newest good one) and the best."""
     step = _best_step(store) if asked == "best" else asked
     if isinstance(step, str):
         raise InputError(f"step={step!r}: must be the number of a step, or 'best'")
@@ -132,10 +123,7 @@ def _objective(
             f"{config.objective}): use --encoder={place}/encoder, or fit a flow on it with "
             f"--config.encoder.path={place}/encoder"
         )
-    best = records.state.get("best") or {}
-    if step is None and best.get("step") in store.steps():
-        step = best["step"]
-    return config, step
+    return config, step, (records.state.get("best") or {}).get("step")
 
 
 def _best_step(store: CheckpointStore) -> int:

@@ -15,6 +15,7 @@ import difflib
 import functools
 import importlib.util
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -24,6 +25,8 @@ import numpy as np
 from bertflow_jax.checks import check_count, check_switch
 from bertflow_jax.errors import InputError
 from bertflow_jax.unit_rows import unit_rows
+
+_log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -150,6 +153,13 @@ class ResultForm:
 
     def width(self, dimension: int) -> int:
         """Return the length of a vector of which `dimension` numbers are computed."""
+        if self.truncate_dim is not None and self.truncate_dim > dimension:
+            _log.warning(
+                "truncate_dim=%d: the vectors have %d dimensions and keep all, as they do in "
+                "sentence-transformers",
+                self.truncate_dim,
+                dimension,
+            )
         return dimension if self.truncate_dim is None else min(dimension, self.truncate_dim)
 
     def shorten(self, vectors: np.ndarray) -> np.ndarray:

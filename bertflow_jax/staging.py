@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bertflow_jax.errors import WorkdirError
+from bertflow_jax.errors import WorkdirError, refusal
 from bertflow_jax.interrupt import held
 from bertflow_jax.output_places import refuse_link
 from bertflow_jax.workdir import UNFINISHED, share
@@ -65,7 +65,8 @@ def whole_folder(target: Path) -> Iterator[Path]:
     """
     try:
         with _temporary(target.parent, f".{target.name}{UNFINISHED}") as new:
-            yield new
+            with _named(new, target):
+                yield new
             with held():
                 share(new)
                 os.rename(new, target)  # an empty folder gives way
@@ -75,7 +76,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
                 f"{target} was written by another command meanwhile and stays as it is; name "
                 "another folder"
             ) from error
-        raise WorkdirError(f"{target} cannot be written: {error}") from error
+        raise WorkdirError(f"{target} cannot be written: {refusal(error)}") from error
 
 
 @contextlib.contextmanager
@@ -93,7 +94,8 @@ def files_together(folder: Path, before: Callable[[], object] = lambda: None) ->
       WorkdirError: a file that is to be replaced is a link; nothing has moved then.
     """
     with _temporary(folder, UNFINISHED) as new:
-        yield new
+        with _named(new, folder):
+            yield new
         with held():
             for path in sorted(new.rglob("*")):
                 place = folder / path.relative_to(new)
@@ -106,6 +108,15 @@ def files_together(folder: Path, before: Callable[[], object] = lambda: None) ->
                     place.mkdir(exist_ok=True)
                 else:
                     os.replace(path, place)
+
+
+@contextlib.contextmanager
+def _named(new: Path, final: Path) -> Iterator[None]:
+    """Let messages name the folder that was asked for: the other one is gone when they are read."""
+    try:
+        yield
+    except WorkdirError as error:
+        raise WorkdirError(str(error).replace(str(new), str(final))) from error
 
 
 @contextlib.contextmanager

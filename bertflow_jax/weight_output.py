@@ -8,7 +8,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from bertflow_jax.errors import WorkdirError
+from bertflow_jax.errors import WorkdirError, refusal
 from bertflow_jax.interrupt import held
 from bertflow_jax.staging import new_beside
 from bertflow_jax.workdir import share
@@ -38,4 +38,4 @@ def write_safetensors(
             finally:
                 unfinished.unlink(missing_ok=True)
     except (OSError, SafetensorError) as error:
-        raise WorkdirError(f"{path} cannot be written: {error}") from error
+        raise WorkdirError(f"{path} cannot be written: {refusal(error)}") from error

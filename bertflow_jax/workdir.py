@@ -1,26 +1,28 @@
 """Output folders: checked and made before any long work, without loading JAX."""
 
 import contextlib
+import dataclasses
 import errno
 import fcntl
 import logging
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bertflow_jax.errors import ConfigError, WorkdirError
 from bertflow_jax.interrupt import held
+from bertflow_jax.output_locks import KEPT, LOCK
 from bertflow_jax.paths import user_path
 from bertflow_jax.remote.address import Address, remote_address
 
 _log = logging.getLogger(__name__)
-_LOCK = ".lock"
-_CHECKPOINTS = "checkpoints"
+CHECKPOINTS = "checkpoints"
 _made: list[Path] | None = None  # folders that `make_folder` has made, inside `folders_undone`
 METRICS_FILE = "metrics.jsonl"
-_BEFORE_A_CHECKPOINT = {_LOCK, METRICS_FILE, "metrics.tmp", "tensorboard", _CHECKPOINTS}
+_BEFORE_A_CHECKPOINT = {LOCK, METRICS_FILE, "metrics.tmp", "tensorboard", CHECKPOINTS}
 UNFINISHED = ".unfinished-"  # begins the name of a folder that `staging` fills
 UNFINISHED_SAVE = ".orbax-checkpoint-tmp"  # in the name of a folder that orbax is still writing
 
@@ -91,10 +93,10 @@ def folders_undone() -> Iterator[None]:
 
 def _remove_if_empty(folder: Path) -> None:
     with contextlib.suppress(OSError):  # it holds something, or is gone
-        if os.listdir(folder) == [_LOCK]:
-            with (folder / _LOCK).open() as file:
+        if os.listdir(folder) == [LOCK]:
+            with (folder / LOCK).open() as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                (folder / _LOCK).unlink()
+                (folder / LOCK).unlink()
         folder.rmdir()
 
 
@@ -115,7 +117,7 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
         prepare_remote(address, resume=resume, overwrite=overwrite)
         return address
     folder = prepare_output(workdir, "--workdir")
-    saves = folder / _CHECKPOINTS
+    saves = folder / CHECKPOINTS
     if os.path.lexists(saves) and not saves.is_dir():
         raise WorkdirError(f"--workdir={workdir}: {saves} is no folder; move it away")
     if resume or not _holds_a_run(folder):
@@ -143,13 +145,13 @@ def _holds_a_run(folder: Path) -> bool:
     """
     if not {path.name for path in folder.iterdir()} <= _BEFORE_A_CHECKPOINT:
         return True
-    saves = folder / _CHECKPOINTS
+    saves = folder / CHECKPOINTS
     return saves.is_dir() and any(UNFINISHED_SAVE not in path.name for path in saves.iterdir())
 
 
 def _is_run(folder: Path) -> bool:
     """Return whether a run has been in a folder: it may have been one of the user's, mistyped."""
-    saves = folder / _CHECKPOINTS
+    saves = folder / CHECKPOINTS
     return (folder / METRICS_FILE).is_file() or (
         saves.is_dir()
         and any(path.name.isdecimal() or UNFINISHED_SAVE in path.name for path in saves.iterdir())
@@ -163,7 +165,7 @@ def clear_workdir(folder: Path) -> None:
       WorkdirError: something in it cannot be deleted.
     """
     try:
-        for path in [path for path in folder.iterdir() if path.name != _LOCK]:
+        for path in [path for path in folder.iterdir() if path.name != LOCK]:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
@@ -186,35 +188,68 @@ def check_inputs_outside(folder: Path | Address, inputs: Mapping[str, str]) -> N
             raise WorkdirError(f"--workdir={folder} --overwrite would delete {name}={path}")
 
 
+@dataclasses.dataclass(frozen=True)
+class WorkdirLock:
+    """The lock of a workdir that is held."""
+
+    path: Path
+    token: str
+    given: str
+
+    def check(self) -> None:
+        """Raise WorkdirError where the workdir is no longer the one that was locked.
+
+        What is written to its path then would mix with another run, or make half a workdir.
+        """
+        try:
+            held = self.path.read_text("utf-8", errors="replace") == self.token
+        except (FileNotFoundError, NotADirectoryError):
+            held = False
+        except OSError:  # which says nothing of whose it is
+            return
+        if not held:
+            raise WorkdirError(
+                f"{self.given} was moved, deleted or replaced while this run was at work: nothing "
+                "more is written there; what had been saved is where the folder went"
+            )
+
+
 @contextlib.contextmanager
-def lock_workdir(folder: Path, flag: str = "--workdir") -> Iterator[None]:
+def lock_workdir(folder: Path, flag: str = "--workdir") -> Iterator[WorkdirLock]:
     """Hold a workdir for one run; the lock ends with the process, however it ends.
 
     Raises:
       WorkdirError: another run holds it; names `flag`.
     """
+    token = KEPT.decode() + uuid.uuid4().hex
+    lock = WorkdirLock(folder / LOCK, token, f"{flag}={folder}")
     try:
-        # Neither emptied nor followed: a file or a link of that name may be somebody else's.
-        how = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        file = os.fdopen(os.open(folder / _LOCK, how, 0o666), "r+b", buffering=0)
+        # A link would have the token written to where it leads.
+        handle = os.open(lock.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     except OSError as error:
         why = "it is a link; move it away" if error.errno == errno.ELOOP else error.strerror
-        raise WorkdirError(f"{flag}={folder}: {folder / _LOCK} cannot be opened ({why})") from error
-    with file:
+        raise WorkdirError(f"{lock.given}: {lock.path} cannot be opened ({why})") from error
+    with open(handle, "r+b", buffering=0) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise WorkdirError(
-                f"{flag}={folder} is in use by another run; wait for it, or name another folder"
+                f"{lock.given} is in use by another run; wait for it, or name another folder"
             ) from error
         except OSError as error:  # a file system without locks, as some that hosts share
             _log.warning(
-                "%s=%s is not locked: %s; let one run at a time write there",
-                flag,
-                folder,
+                "%s is not locked: %s; let one run at a time write there",
+                lock.given,
                 error.strerror,
             )
-        yield
+        try:
+            file.truncate(0)
+            file.write(lock.token.encode())
+        except OSError as error:
+            raise WorkdirError(
+                f"{lock.given}: {lock.path} cannot be written ({error.strerror})"
+            ) from error
+        yield lock
 
 
 def share(path: Path) -> None:

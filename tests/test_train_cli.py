@@ -1,5 +1,6 @@
 """train.py as a user meets it: flags, messages, exit codes."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -117,3 +118,18 @@ def test_a_field_that_is_none_is_named_in_one_line(tmp_path, field, said):
     assert text.startswith(f"error: --config.{field}: ")
     assert said in text
     assert text.count("\n") == 1
+
+
+def test_overwrite_never_deletes_the_config_file(tmp_path):
+    """Bug: a config kept beside the run's checkpoints was gone without a word."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "metrics.jsonl").touch()
+    config = tmp_path / "run" / "mine.py"
+    shutil.copy(ROOT / "configs" / "text.py", config)
+    arguments = [f"--config={config}", "--workdir=run", "--overwrite", "--config.data.path=t.txt"]
+    ((code, text),) = run_commands("train", [arguments], tmp_path)
+    assert code == 2
+    assert (
+        text == f"error: --workdir={tmp_path / 'run'} --overwrite would delete --config={config}\n"
+    )
+    assert config.exists()

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from bertflow_jax.data.tokenizer_files import read_tokenizer
 from bertflow_jax.data.tokens import TextTokenizer
 
 LETTERS = [*"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz")]
@@ -37,7 +38,11 @@ def write(folder: Path, vocab=UNCASED, config=SAYS_LOWER, **files):
 
 
 def load(folder, **kwargs):
-    return TextTokenizer.from_folder(folder, **{"vocab_size": 500, "positions": 64, **kwargs})
+    """Read a folder's tokenizer, with an embedding table that has a row for every token."""
+    if "vocab_size" not in kwargs:
+        found = read_tokenizer(folder, kwargs.get("do_lower_case")).backend.get_vocab()
+        kwargs["vocab_size"] = 1 + max(found.values())
+    return TextTokenizer.from_folder(folder, **{"positions": 64, **kwargs})
 
 
 def tokens(tokenizer, text, vocab=UNCASED):

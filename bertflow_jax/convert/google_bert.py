@@ -2,7 +2,6 @@
 
 import re
 import tempfile
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -79,34 +78,23 @@ def make_tokenizer(vocab: Path, config: BertConfig, do_lower_case: bool) -> Text
         raise DataNotFoundError(f"--vocab={vocab} not found")
     with tempfile.TemporaryDirectory(prefix="bertflow-jax-") as name:
         folder = Path(name)
-        content = vocab.read_bytes()
-        (folder / "vocab.txt").write_bytes(content)
+        (folder / "vocab.txt").write_bytes(vocab.read_bytes())
         write_json(
             folder / "tokenizer_config.json",
             {"tokenizer_class": "BertTokenizer", "do_lower_case": do_lower_case},
         )
         try:
-            tokenizer = TextTokenizer.from_folder(
+            return TextTokenizer.from_folder(
                 folder,
                 vocab_size=config.vocab_size,
                 positions=config.max_position_embeddings,
+                name=f"--vocab={vocab}",
             )
         except ConfigError as error:
-            raise ConfigError(f"--vocab={vocab}: {str(error).replace(name + '/', '')}") from error
-    tokens = content.count(b"\n") + (not content.endswith(b"\n"))
-    if tokens > config.vocab_size:
-        raise ConfigError(
-            f"--vocab={vocab} has {tokens} tokens, but the embedding table has "
-            f"{config.vocab_size} rows (vocab_size of --bert_config); vocabulary and weights do "
-            "not belong together"
-        )
-    if tokens < config.vocab_size:
-        warnings.warn(
-            f"--vocab={vocab} has {tokens} tokens, and the embedding table {config.vocab_size} "
-            "rows: check that vocabulary and weights belong together",
-            stacklevel=2,
-        )
-    return tokenizer
+            told = str(error).replace(name + "/", "")
+            if not told.startswith("--vocab="):
+                told = f"--vocab={vocab}: {told}"
+            raise ConfigError(told) from error
 
 
 def find_lower_case(vocab: Path, given: bool | None) -> bool:

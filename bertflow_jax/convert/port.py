@@ -9,6 +9,7 @@ from bertflow_jax.convert.flow_layouts import PORT
 from bertflow_jax.data.json_files import read_json_object_if_present
 from bertflow_jax.encoder.weight_files import TORCH_SUFFIXES, read_weights
 from bertflow_jax.errors import ConfigError, DataNotFoundError
+from bertflow_jax.paths import wrong_kind
 from bertflow_jax.postprocess.flow import Flow
 
 FILE = "glow.bin"
@@ -21,13 +22,15 @@ def find_file(path: Path) -> Path:
 
     Raises:
       DataNotFoundError: it is not there.
-      ConfigError: a TensorFlow checkpoint, or a file of another kind.
+      ConfigError: a TensorFlow checkpoint, a file of another kind, or no file but a pipe.
     """
     file = path / FILE if path.is_dir() else path
     if file.with_name(file.name + ".index").is_file() or file.suffix == ".index":
         raise ConfigError(
             f"--flow={path} is a TensorFlow checkpoint; give it as --checkpoint={path}"
         )
+    if (kind := wrong_kind(file)) is not None:
+        raise ConfigError(f"--flow={path}: {file} is {kind}, and a file is read here; name a file")
     if not file.is_file():
         raise DataNotFoundError(f"--flow={path}: {file} not found")
     if file.suffix not in TORCH_SUFFIXES:

@@ -21,7 +21,7 @@ from bertflow_jax.encoder.pooling import parse_pooling
 from bertflow_jax.encoder.pretrained import Encoder, save_encoder
 from bertflow_jax.errors import ConfigError, DataNotFoundError, WorkdirError
 from bertflow_jax.output_places import output_folder, refuse_link
-from bertflow_jax.paths import user_path
+from bertflow_jax.paths import user_path, wrong_kind
 from bertflow_jax.postprocess.flow import Flow
 from bertflow_jax.staging import files_together
 
@@ -202,6 +202,8 @@ def _companion(found: Sorted, given: str | None, flag: str, name: str) -> Path:
     )
     if path.is_file():
         return path
+    if (kind := wrong_kind(path)) is not None:
+        raise ConfigError(f"--{flag}={path} is {kind}, and a file is read here; name a file")
     if given is not None:
         raise DataNotFoundError(f"--{flag}={given} not found")
     raise ConfigError(

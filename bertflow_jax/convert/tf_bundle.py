@@ -20,6 +20,7 @@ from bertflow_jax.convert.bundle_proto import Entry, read_entry, read_header, re
 from bertflow_jax.convert.crc32c import masked_crc32c
 from bertflow_jax.convert.sstable import MAGIC, Damaged, read_table
 from bertflow_jax.errors import ConfigError, DataNotFoundError, WeightsError
+from bertflow_jax.paths import wrong_kind
 
 # Of tensorflow/core/framework/types.proto: those a variable of a BERT or a flow can have.
 _DTYPES: dict[int, np.dtype] = {
@@ -140,7 +141,7 @@ def find_prefix(path: Path) -> Path:
 
     Raises:
       DataNotFoundError: no checkpoint there.
-      ConfigError: a folder with several and no word on which.
+      ConfigError: a folder with several and no word on which; a pipe or a device.
       WeightsError: a checkpoint in the old V1 format, one file without an index.
     """
     if path.is_dir():
@@ -153,6 +154,12 @@ def find_prefix(path: Path) -> Path:
             f"{path} is a checkpoint in TensorFlow's old V1 format; save it again with "
             "tf.train.Saver, whose format is V2"
         )
+    for place in (path, prefix.with_name(prefix.name + ".index")):
+        if (kind := wrong_kind(place)) is not None:
+            raise ConfigError(
+                f"{place} is {kind}, and a file is read here: name the prefix of a TensorFlow "
+                "checkpoint"
+            )
     raise DataNotFoundError(f"{prefix}.index not found: name the prefix of a TensorFlow checkpoint")
 
 

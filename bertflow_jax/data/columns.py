@@ -3,10 +3,10 @@
 import csv
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from bertflow_jax.errors import DataError
+from bertflow_jax.errors import BertFlowWarning, DataError
 
 # Python's default refuses a field of more than 131,072 characters.
 csv.field_size_limit(2**31 - 1)
@@ -42,26 +42,31 @@ def refuse_empty(path: Path, number: int) -> None:
         raise DataError(f"{path} is empty: a table has a row, or a header, at least")
 
 
-def pick(path: Path, names: list[str], first: list[str]) -> tuple[list[int], bool]:
+def pick(
+    path: Path, names: list[str], first: list[str], flags: Sequence[str] = ()
+) -> tuple[list[int], bool]:
     """Return the places of columns, and whether the first line is a header.
 
     A column is given by a name of the first line or a number from 0, in plain digits; where all are
-    numbers the first line is a row like any other. Warns where a number is a cell of it too.
+    numbers the first line is a row like any other. Warns where a number is a cell of it too. Of
+    `flags` there is one a name, for messages.
 
     Raises:
       DataError: there is no such column; lists those there are.
     """
-    picked = [_index(path, name, first) for name in names]
+    said = flags or [""] * len(names)
+    picked = [_index(path, name, first, flag) for name, flag in zip(names, said, strict=True)]
     return picked, not all(_is_number(name, first) for name in names)
 
 
-def _index(path: Path, name: str, first: list[str]) -> int:
+def _index(path: Path, name: str, first: list[str], flag: str) -> int:
     if _is_number(name, first):
         if name in first:
             warnings.warn(
                 f"{path}, line 1: {name!r} is taken as the number of a column, counted from 0, "
                 "though the first line holds it too; if that line is a header and the name is "
                 "meant, rename the column",
+                BertFlowWarning,
                 stacklevel=2,
             )
         return int(name)
@@ -71,7 +76,7 @@ def _index(path: Path, name: str, first: list[str]) -> int:
     hint = ", and set data.format=tsv (--format=tsv): the line holds tabs" if tabs else ""
     raise DataError(
         f"{path}, line 1: no column {_cut(name)!r} among {len(first)} ({shown(first)}); "
-        f"name another{hint}"
+        f"{f'set {flag}' if flag else 'name another'}{hint}"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from bertflow_jax.data.glue_files import GlueRows, glue_folder
-from bertflow_jax.data.sts import ScoredPairs, StsTask, gold_score
+from bertflow_jax.data.sts import ScoredPairs, StsTask, data_notes, gold_score
 from bertflow_jax.data.sts_files import Row, check_splits
 from bertflow_jax.data.tfds_builders import tfds_folder
 from bertflow_jax.errors import DataError
@@ -90,7 +90,8 @@ def load_glue_task(
     rows = [row for split, part in found.items() for row in _labelled_rows(split, part)]
     subset = "+".join(splits)
     if name == "stsb":
-        return StsTask(name, {subset: _pairs(subset, rows, [gold_score(row) for row in rows])})
+        subsets = {subset: _pairs(subset, rows, [gold_score(row) for row in rows])}
+        return StsTask(name, subsets, tuple(data_notes(name, subsets)))
     pairs = _pairs(subset, rows, _labels(name, rows))
     notes = [note for split, part in found.items() for note in _broken_note(split, part)]
     threshold = next((split for split in ("dev", "train") if source.has_gold(split)), subset)

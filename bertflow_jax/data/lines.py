@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
+from bertflow_jax.data.file_names import refuse_other_content
+from bertflow_jax.errors import BertFlowWarning, ConfigError, DataError, DataNotFoundError
 from bertflow_jax.paths import is_device
 
 # Python's codecs of host names, literals and the like, which are no encoding of a text file.
@@ -44,16 +45,18 @@ def read_lines(path: Path, encoding: str = "utf-8", *, plain: bool = False) -> l
     Raises:
       DataNotFoundError: there is no such file.
       DataError: a folder, a damaged .gz or one that would fill the memory, an invalid byte (file,
-        line and byte are named), a binary file, or lines that end with "\r" alone.
+        line and byte are named), a binary file (of what kind, where that is known), or lines that
+        end with "\r" alone.
       ConfigError: the encoding is unknown, or none of text.
     """
     check_encoding(encoding)
     data = _read_bytes(path)
+    refuse_other_content(path, data[:16])
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         raw = io.BytesIO(data)
-        raise _bad_byte(path, encoding, *_find_bad_byte(raw, encoding)) from error
+        raise _bad_byte(path, encoding, *_find_bad_byte(path, raw, encoding)) from error
     position = text.find("\0")
     if position >= 0:
         line = 1 + text.count("\n", 0, position)
@@ -79,7 +82,7 @@ def iter_lines(path: Path, encoding: str = "utf-8", *, plain: bool = False) -> I
         opener: Any = gzip.open if path.suffix == ".gz" else open
         with (
             opener(path, "rb") as raw,
-            io.TextIOWrapper(raw, _with_byte_order(raw, encoding), newline="\n") as file,
+            io.TextIOWrapper(raw, _with_byte_order(path, raw, encoding), newline="\n") as file,
         ):
             try:
                 for number, line in enumerate(iter(lambda: file.readline(_LONGEST), ""), 1):
@@ -98,7 +101,7 @@ def iter_lines(path: Path, encoding: str = "utf-8", *, plain: bool = False) -> I
             except UnicodeDecodeError as error:
                 # It was met somewhere in the bytes that are decoded ahead.
                 raw.seek(0)
-                raise _bad_byte(path, encoding, *_find_bad_byte(raw, encoding)) from error
+                raise _bad_byte(path, encoding, *_find_bad_byte(path, raw, encoding)) from error
             except UnicodeError as error:
                 raise DataError(
                     f"{path}, line {number + 1} or soon after: not valid {encoding} ({error}); "
@@ -116,17 +119,22 @@ def _check_line_ends(path: Path, only: str, plain: bool) -> None:
         raise DataError(rf"{told}; write LF in their place, as tr '\r' '\n' does")
     warnings.warn(
         rf"{told}; it is read as one line. Write LF in their place, as tr '\r' '\n' does",
+        BertFlowWarning,
         stacklevel=2,
     )
 
 
-def _with_byte_order(raw: Any, encoding: str) -> str:
-    """Return the encoding; without a byte order mark UTF-16 has this machine's, as in `decode`."""
+def _with_byte_order(path: Path, raw: Any, encoding: str) -> str:
+    """Return the encoding; without a byte order mark UTF-16 has this machine's, as in `decode`.
+
+    Raises DataError for a file that is no text.
+    """
+    start = raw.read(16)
+    raw.seek(0)
+    refuse_other_content(path, start)
     name = codecs.lookup(encoding).name
     if name not in ("utf-16", "utf-32"):
         return encoding
-    start = raw.read(4)
-    raw.seek(0)
     marks = {
         "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
         "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
@@ -135,9 +143,9 @@ def _with_byte_order(raw: Any, encoding: str) -> str:
     return name if marked or not start else f"{name}-{sys.byteorder[0]}e"
 
 
-def _find_bad_byte(raw: Any, encoding: str) -> tuple[int, int, int]:
+def _find_bad_byte(path: Path, raw: Any, encoding: str) -> tuple[int, int, int]:
     """Return line from 1, place from 0 and value of the first byte that cannot be decoded."""
-    decoder = codecs.getincrementaldecoder(_with_byte_order(raw, encoding))()
+    decoder = codecs.getincrementaldecoder(_with_byte_order(path, raw, encoding))()
     line, start, piece = 1, 0, b""
     try:
         while piece := raw.read(_PIECE):
@@ -215,6 +223,10 @@ def _readable(path: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise DataNotFoundError(f"{path}: no such file; check the path") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        if "Not a gzipped file" in str(error):
+            raise DataError(
+                f"{path} is not gzip, though its name ends in .gz; rename it"
+            ) from error
         raise DataError(f"{path} is not a whole .gz file ({error}); download it again") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error

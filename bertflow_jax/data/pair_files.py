@@ -138,7 +138,7 @@ def _jsonl(path: Path, wanted: PairColumns, encoding: str) -> Iterator[Row]:
         first, second, gold = (found[name] for name in names)
         for name, text in zip(names, (first, second), strict=False):
             if not isinstance(text, str):
-                raise DataError(f"{place}: {name!r} is {type(text).__name__}, not a string")
+                raise DataError(f"{place}: {name!r} is {json.dumps(text)[:80]}, not a string")
         if splits != (_SPLIT in found):
             raise DataError(
                 f"{place}: {'no' if splits else 'a'} key {_SPLIT!r}, unlike the first line; every "

@@ -45,12 +45,14 @@ class Survey(NamedTuple):
       sha256: of ids and texts.
       marks: the running digest after every block.
       id_type: of the ids: a type of pyarrow, or the name of one.
+      blank: texts that are empty or white space alone.
     """
 
     rows: int
     sha256: str
     marks: bytes
     id_type: Any
+    blank: int = 0
 
     def mark(self, number: int) -> bytes:
         """Return the mark of a block; empty for one that was not there."""
@@ -91,7 +93,7 @@ def survey(blocks: Iterator[Block], place: Callable[[int], str], id_column: str)
     Raises:
       DataError: ids that have no common type, or none a column can have.
     """
-    running, marks, rows = RunningDigest(), bytearray(), 0
+    running, marks, rows, blank = RunningDigest(), bytearray(), 0, 0
     ids, arrow_type = JsonIds(place, id_column), None
     for block in blocks:
         marks += running.add(block)
@@ -100,8 +102,9 @@ def survey(blocks: Iterator[Block], place: Callable[[int], str], id_column: str)
         elif block.keys is not None:
             arrow_type = block.keys.type
         rows += len(block.texts)
+        blank += sum(not text.strip() for text in block.texts)
     id_type = ids.type_name() if arrow_type is None else arrow_type
-    return Survey(rows, running.hexdigest(), bytes(marks), id_type)
+    return Survey(rows, running.hexdigest(), bytes(marks), id_type, blank)
 
 
 def _arrow_bytes(array: Any) -> bytes:

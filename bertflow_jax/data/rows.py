@@ -1,6 +1,6 @@
 """Rows of a file for embedding: every row is kept, in order, blank ones too.
 
-    .txt     one text a line
+    .txt     one text a line; so is a name without an extension
     .jsonl   one JSON object a line, text in `column` (default "text")
     .tsv     tabs, no quoting;  .csv  the usual quoting; `column` by name or number
     .parquet `column` by name (needs pyarrow)
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bertflow_jax.data import columns
+from bertflow_jax.data.file_names import text_format
 from bertflow_jax.data.json_files import parse_json_line
 from bertflow_jax.data.lines import check_encoding, iter_lines
 from bertflow_jax.data.parquet_rows import parquet_blocks
@@ -148,7 +149,7 @@ def open_rows(
         reason = "no such file" if kind == "absent" else kind
         raise DataNotFoundError(f"--input={path}: {reason}")
     if file_format == "auto":
-        file_format = Path(path.name.removesuffix(".gz")).suffix.lower().removeprefix(".")
+        file_format = text_format(path) or ""
     if file_format not in FORMATS:
         raise ConfigError(
             f"--input={path}: the format is not known by its name; set --format to one of "
@@ -179,16 +180,17 @@ def _txt(file: RowFile) -> Iterator[tuple[Any, Any]]:
 
 
 def _jsonl(file: RowFile) -> Iterator[tuple[Any, Any]]:
-    wanted = [file.id_column, file.column or "text"]
+    wanted = {"--id_column": file.id_column, "--column": file.column or "text"}
+    key, text = wanted.values()
     for number, line in enumerate(iter_lines(file.path, file.encoding), 1):
         found = parse_json_line(line, f"{file.path}, line {number}")
-        for name in wanted:
+        for flag, name in wanted.items():
             if name and name not in found:
                 raise DataError(
                     f"{file.path}, line {number}: no key {name!r} among "
-                    f"{columns.shown([str(key) for key in found])}; set --column"
+                    f"{columns.shown([str(key) for key in found])}; set {flag}"
                 )
-        yield found[wanted[0]] if wanted[0] else None, found[wanted[1]]
+        yield found[key] if key else None, found[text]
 
 
 def _tsv(file: RowFile) -> Iterator[tuple[Any, Any]]:
@@ -210,7 +212,8 @@ def _table(file: RowFile, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tup
             f"line ({columns.shown(first)}) or a number from 0 (no header)"
         )
     names = [name for name in (file.column, file.id_column) if name]
-    picked, has_header = columns.pick(file.path, names, first)
+    flags = ("--column", "--id_column")[: len(names)]
+    picked, has_header = columns.pick(file.path, names, first, flags)
     for number, found in rows if has_header else itertools.chain([(1, first)], rows):
         fields = found or [""]
         columns.check_width(file.path, number, fields, first)

@@ -2,16 +2,17 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertflow_jax.data import sts_files
+from bertflow_jax.data import sts_files, sts_years
 from bertflow_jax.data.lines import digest, read_lines
-from bertflow_jax.data.sts_files import PUBLISHED_SUBSETS, STS_YEARS, Row
+from bertflow_jax.data.published_sizes import data_note
+from bertflow_jax.data.sts_files import STS_YEARS, Row
 from bertflow_jax.data.tfds_builders import reader, tfds_folder
 from bertflow_jax.errors import DataError
 from bertflow_jax.paths import user_path
@@ -115,9 +116,8 @@ def load_task(
     else:
         rows = read_task_rows(user_path(data_dir, "--data_dir"), name, splits, smt, encoding)
     subsets = {subset: _scored(subset, kept) for subset, kept in rows.items()}
-    notes = _subset_notes(name, subsets, smt) if name in STS_YEARS else []
     unscored = _unscored_note([row for kept in rows.values() for row in kept])
-    return StsTask(name, subsets, (*notes, *unscored))
+    return StsTask(name, subsets, (*data_notes(name, subsets), *unscored))
 
 
 def read_task_rows(
@@ -130,25 +130,19 @@ def read_task_rows(
     folder = sts_files.task_folder(data_dir, name)
     sts_files.check_splits(name, splits, "--splits")
     if name in STS_YEARS:
-        names = sts_files.subset_names(folder, smt)
+        names = sts_years.subset_names(folder, smt)
         if not names:
             raise DataError(f"{folder} holds no subset of {name} besides ALL and SMT")
-        return {subset: sts_files.read_year_rows(folder, subset, encoding) for subset in names}
+        return {subset: sts_years.read_year_rows(folder, subset, encoding) for subset in names}
     read = sts_files.read_stsb_rows if name == "stsb" else sts_files.read_sick_rows
     return {"+".join(splits): [row for split in splits for row in read(folder, split, encoding)]}
 
 
-def _subset_notes(name: str, subsets: dict[str, ScoredPairs], smt: bool) -> list[str]:
-    notes = []
-    published = set(PUBLISHED_SUBSETS[name])
-    missing, extra = sorted(published - set(subsets)), sorted(set(subsets) - published)
-    if missing:
-        notes.append(
-            f"subsets {', '.join(missing)} are missing: not comparable with published scores"
-        )
-    if extra:
-        notes.append(f"subsets {', '.join(extra)} are not part of the published scores")
-    if name == "sts13" and not smt:
+def data_notes(name: str, subsets: Mapping[str, ScoredPairs]) -> list[str]:
+    """Return what a reader of the scores should know of which pairs there are."""
+    unlike = data_note(name, {subset: len(pairs) for subset, pairs in subsets.items()})
+    notes = [] if unlike is None else [unlike]
+    if name == "sts13" and "SMT" not in subsets:
         notes.append("the SMT subset is left out, as in the published scores")
     return notes
 

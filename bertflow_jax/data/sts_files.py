@@ -1,9 +1,8 @@
 """Where the STS data sets lie on disk and how their rows are written.
 
 Layout as in SentEval (Conneau & Kiela, 2018): `STS/STSyy-en-test/`, `STSBenchmark/` and `SICK/`
-side by side, or STSBenchmark inside STS. The files of 2016 are called `STS2016.input.*.txt` in the
-organisers' archive and `STS.input.*.txt` in SentEval; both are read. This module reads rows of
-strings; `data.sts` turns the gold column into scores, `data.text` never looks at it.
+side by side, or STSBenchmark inside STS. This module and `data.sts_years` read rows of strings;
+`data.sts` turns the gold column into scores, `data.text` never looks at it.
 """
 
 import dataclasses
@@ -18,15 +17,6 @@ from bertflow_jax.errors import DataError, DataNotFoundError
 STS_YEARS = ("sts12", "sts13", "sts14", "sts15", "sts16")
 STS_TASKS = (*STS_YEARS, "stsb", "sickr")
 
-# Subsets every published score of a year is computed from. SMT of 2013 is licensed separately and
-# left out by the papers that BERT-flow compares with.
-PUBLISHED_SUBSETS = {
-    "sts12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
-    "sts13": ("FNWN", "headlines", "OnWN"),
-    "sts14": ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
-    "sts15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
-    "sts16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
-}
 _FOLDERS = {"stsb": "STSBenchmark", "sickr": "SICK"} | {
     year: f"STS{year[3:]}-en-test" for year in STS_YEARS
 }
@@ -125,54 +115,6 @@ def check_splits(task: str, splits: Sequence[str], field: str) -> None:
         )
     if len(set(splits)) < len(splits):
         raise DataError(f"{given}: a split of {task} is named twice")
-
-
-def subset_names(folder: Path, smt: bool) -> list[str]:
-    """Return the subsets of a year's folder, sorted, without ALL and (unless asked for) SMT."""
-    start = f"{_year_prefix(folder)}.input."
-    found = {path.name[len(start) : -len(".txt")] for path in folder.glob(f"{start}*.txt")}
-    return sorted(found - ({"ALL"} if smt else {"ALL", "SMT"}))
-
-
-def _year_prefix(folder: Path) -> str:
-    renamed = any(folder.glob("STS.input.*.txt"))
-    return "STS2016" if not renamed and any(folder.glob("STS2016.input.*.txt")) else "STS"
-
-
-def read_year_sentences(folder: Path, subset: str, encoding: str) -> list[tuple[str, str]]:
-    """Return every pair of `STS.input.<subset>.txt`, scored or not (later columns: sources)."""
-    path = folder / f"{_year_prefix(folder)}.input.{subset}.txt"
-    pairs = []
-    for number, line in enumerate(read_lines(path, encoding), 1):
-        fields = line.split("\t")
-        if len(fields) < 2:
-            raise DataError(
-                f"{path}, line {number}: two sentences separated by a tab are needed, found "
-                f"{len(fields)} column"
-            )
-        pairs.append((fields[0], fields[1]))
-    return pairs
-
-
-def read_year_rows(folder: Path, subset: str, encoding: str) -> list[Row]:
-    """Return the pairs of one subset with their gold lines, paired by line number.
-
-    Raises:
-      DataError: the two files have unequal numbers of lines (both are named).
-    """
-    pairs = read_year_sentences(folder, subset, encoding)
-    prefix = _year_prefix(folder)
-    gold_path = folder / f"{prefix}.gs.{subset}.txt"
-    golds = read_lines(gold_path, encoding)
-    if len(golds) != len(pairs):
-        raise DataError(
-            f"{gold_path} has {len(golds)} lines but {prefix}.input.{subset}.txt has {len(pairs)}; "
-            "they must pair up line by line, so one of them is damaged"
-        )
-    return [
-        Row(first, second, gold.strip(), f"{gold_path}, line {number}", subset, str(number))
-        for number, ((first, second), gold) in enumerate(zip(pairs, golds, strict=True), 1)
-    ]
 
 
 def read_stsb_rows(folder: Path, split: str, encoding: str) -> list[Row]:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertflow_jax.config import DataConfig
-from bertflow_jax.data import columns, sts_files
+from bertflow_jax.data import columns, sts_files, sts_years
+from bertflow_jax.data.file_names import text_format
 from bertflow_jax.data.glue import BINARY_TASKS, glue_source
 from bertflow_jax.data.glue_files import SPLITS
 from bertflow_jax.data.lines import digest, read_lines
@@ -52,7 +53,8 @@ def load_text(config: DataConfig) -> TextCorpus:
 
     Sources, by `config.path` and `config.format`:
       `everyday`: the bundled corpus, both sentences of every pair.
-      text: one sentence a line (`.gz` too); blank lines are skipped and counted.
+      text: one sentence a line (`.gz` too); blank lines are skipped and counted. By its name a
+        file is text that ends in `.txt` or has no extension; any other needs `config.format`.
       tsv, csv: the one or two `config.columns` (names, with a header in the first line, or
         0-based numbers, without one). TSV has no quoting: quotes are text. CSV has the usual one.
       sts: a folder; all pairs of `config.task` in `config.splits`. Gold files are never opened:
@@ -112,10 +114,6 @@ def text_splits(task: str, asked: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(asked) if asked and len(known) > 1 else known
 
 
-# By their names no plain text, though some can be read line by line.
-_NOT_READ = {".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".npy", ".npz", ".xlsx", ".zip"}
-
-
 def _format(path: Path, asked: str) -> str:
     if path.is_dir() != (asked == "sts") and asked != "auto":
         what = "a folder" if path.is_dir() else "a file"
@@ -127,14 +125,14 @@ def _format(path: Path, asked: str) -> str:
         return asked
     if path.is_dir():
         return "sts"
-    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
-    if suffix in _NOT_READ:
+    kind = {"txt": "text", "tsv": "tsv", "csv": "csv"}.get(text_format(path) or "")
+    if kind is None:
         raise ConfigError(
-            f"data.path={path}: {suffix} files are not read for training; write one sentence a "
-            "line into a .txt, or a table (.tsv, .csv). Where the lines of this file are "
-            "sentences, set data.format=text"
+            f"data.path={path}: {Path(path.name.removesuffix('.gz')).suffix} files are not read "
+            "for training; write one sentence a line into a .txt, or a table (.tsv, .csv). Where "
+            "the lines of this file are sentences, set data.format=text"
         )
-    return {".tsv": "tsv", ".csv": "csv"}.get(suffix, "text")
+    return kind
 
 
 def _everyday(config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
@@ -200,9 +198,9 @@ def _read_sts(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, 
     details: dict[str, Any] = {"task": task, "splits": splits, "unlabelled_pairs_included": True}
     examples: list[Example] = []
     if task in sts_files.STS_YEARS:
-        details["subsets"] = sts_files.subset_names(folder, smt=False)
+        details["subsets"] = sts_years.subset_names(folder, smt=False)
         for subset in details["subsets"]:
-            examples += sts_files.read_year_sentences(folder, subset, config.encoding)
+            examples += sts_years.read_year_sentences(folder, subset, config.encoding)
         return examples, details
     read = sts_files.read_stsb_rows if task == "stsb" else sts_files.read_sick_rows
     for split in splits:
@@ -219,9 +217,11 @@ def _read_pairs(config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
     for part in config.path.split(","):
         path = user_path(part.strip(), "data.path")
         kind = file_format(path)
-        if not path.is_file() or kind is None:
-            raise DataNotFoundError(
-                f"data.path={part}: no such .jsonl, .tsv, .txt or .csv file of pairs"
+        if not path.is_file():
+            raise DataNotFoundError(f"data.path={part}: no such file of pairs")
+        if kind is None:
+            raise ConfigError(
+                f"data.path={part}: a file of pairs is named .jsonl, .tsv, .txt or .csv; rename it"
             )
         wanted = PairColumns(names, "", GOLD_NAMES, field="data.")
         rows = read_pairs(path, kind, wanted, config.encoding)

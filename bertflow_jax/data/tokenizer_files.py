@@ -1,8 +1,7 @@
 """Building a fast tokenizer from the files of an encoder folder.
 
-`tokenizer.json` is the tokenizer; `tokenizer_config.json` overrules its lower-casing, accents and
-Chinese characters, as in Hugging Face's BertTokenizer. A folder with only `vocab.txt` gets BERT's
-WordPiece with the options of `tokenizer_config.json`, or of the caller.
+`tokenizer.json` is the tokenizer (`tokenizer_json` reads it). A folder with only `vocab.txt` gets
+BERT's WordPiece with the options of `tokenizer_config.json`, or of the caller.
 """
 
 import dataclasses
@@ -15,16 +14,15 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from bertflow_jax.data.json_files import (
-    broken_link,
-    is_there,
-    read_json_object,
-    read_json_object_if_present,
-    refuse_pointer,
-    write_json,
+from bertflow_jax.data.json_files import is_there, read_json_object_if_present, write_json
+from bertflow_jax.data.tokenizer_json import (
+    bert_normalizer,
+    read_tokenizer_json,
+    unlike_bert,
 )
-from bertflow_jax.data.tokenizer_settings import CONFIG, OPTIONS, TokenizerSettings, read_settings
-from bertflow_jax.errors import ConfigError, DataNotFoundError, UnsupportedModelError
+from bertflow_jax.data.tokenizer_settings import OPTIONS, TokenizerSettings, read_settings
+from bertflow_jax.data.vocabulary import compare_vocabularies, read_vocab
+from bertflow_jax.errors import BertFlowWarning, ConfigError, UnsupportedModelError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,75 +56,26 @@ def read_tokenizer(folder: Path, do_lower_case: bool | None = None) -> Tokenizer
     UnsupportedModelError for one that is not WordPiece and has no tokenizer.json.
     """
     said = read_settings(folder)
-    tokenizer_json = folder / "tokenizer.json"
-    if is_there(tokenizer_json):
-        backend = _from_tokenizer_json(tokenizer_json, said)
-        _check_option(backend, do_lower_case, folder)
-        _compare_vocabularies(backend, folder)
+    if is_there(folder / "tokenizer.json"):
+        backend, said = read_tokenizer_json(folder / "tokenizer.json", said, do_lower_case)
+        compare_vocabularies(backend, folder)
     else:
         backend = _from_vocab(folder, said, do_lower_case)
+    if said.padding_side == "left":
+        warnings.warn(
+            f"{folder}: its tokenizer pads on the left, so that sentence-transformers gives a text "
+            "other positions, and another vector, beside longer ones; here it is always the one "
+            "that the text has alone",
+            BertFlowWarning,
+            stacklevel=2,
+        )
     pad = said.special["pad_token"]
     pad_id = backend.token_to_id(pad)
     if pad_id is None:
         raise ConfigError(f"{folder}: the vocabulary lacks the token {pad}")
     return TokenizerFiles(
-        backend, said.special, pad_id, said.model_max_length, said.truncation_side
+        backend, said.special, pad_id, said.model_max_length, said.truncation_side or "right"
     )
-
-
-def _from_tokenizer_json(path: Path, said: TokenizerSettings) -> tokenizers.Tokenizer:
-    content = read_json_object(path)
-    # Stored truncation and padding are the settings of whoever saved the file.
-    content |= {"truncation": None, "padding": None}
-    normalizer = content.get("normalizer") or {}
-    if not isinstance(normalizer, dict):
-        raise ConfigError(f"{path}: normalizer is not an object")
-    if normalizer.get("type") == "BertNormalizer":
-        for option, value in said.options.items():
-            if value != normalizer.get(option):
-                warnings.warn(
-                    f"{path.parent}: {CONFIG} says {OPTIONS[option]}={value}, tokenizer.json "
-                    f"{normalizer.get(option)}; the former is used",
-                    stacklevel=2,
-                )
-                normalizer[option] = value
-    try:
-        backend = tokenizers.Tokenizer.from_str(json.dumps(content))
-        backend.encode("a")  # what is found missing at the first text is refused here
-    except Exception as error:  # tokenizers raises the bare Exception class
-        raise ConfigError(f"{path}: not a tokenizer this package can read ({error})") from error
-    unknown = str(getattr(backend.model, "unk_token", None))
-    if isinstance(backend.model, models.WordPiece) and backend.model.token_to_id(unknown) is None:
-        raise ConfigError(f"{path}: model.vocab lacks {unknown}, which unknown words become")
-    return backend
-
-
-def _compare_vocabularies(backend: tokenizers.Tokenizer, folder: Path) -> None:
-    """Warn where a vocab.txt beside the tokenizer.json, edited say, gives tokens other ids."""
-    if not (folder / "vocab.txt").is_file():
-        return
-    listed, used = _read_vocab(folder / "vocab.txt"), backend.get_vocab()
-    other = next((token for token in listed if used.get(token) != listed[token]), None)
-    if other is not None:
-        warnings.warn(
-            f"{folder}: the token {other!r} is {listed[other]} in vocab.txt and {used.get(other)} "
-            "in tokenizer.json; the latter is used: delete the file that is out of date",
-            stacklevel=2,
-        )
-
-
-def _lowercase(backend: tokenizers.Tokenizer) -> bool | None:
-    normalizer = json.loads(backend.to_str()).get("normalizer") or {}
-    return normalizer.get("lowercase") if normalizer.get("type") == "BertNormalizer" else None
-
-
-def _check_option(backend: tokenizers.Tokenizer, asked: bool | None, folder: Path) -> None:
-    said = _lowercase(backend)
-    if asked is not None and asked != said:
-        raise ConfigError(
-            f"do_lower_case={asked} contradicts the tokenizer of {folder}, which says {said}; "
-            "leave the option out"
-        )
 
 
 def _from_vocab(
@@ -136,19 +85,14 @@ def _from_vocab(
         raise UnsupportedModelError(
             f"{folder}: tokenizer_class={said.kind} without a tokenizer.json"
         )
-    special, options = said.special, said.options
-    vocab = _read_vocab(folder / "vocab.txt")
+    special = said.special
+    vocab = read_vocab(folder / "vocab.txt")
     unknown = special["unk_token"]
     for token in (unknown, special["cls_token"], special["sep_token"]):
         if token not in vocab:
             raise ConfigError(f"{folder}/vocab.txt lacks {token}")
     backend = tokenizers.Tokenizer(models.WordPiece(vocab, unk_token=unknown))
-    backend.normalizer = normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=options.get("handle_chinese_chars", True) is True,
-        strip_accents=options.get("strip_accents"),
-        lowercase=_decide_lower_case(folder, options.get("lowercase"), vocab, do_lower_case),
-    )
+    backend.normalizer = bert_normalizer(folder, said, vocab, do_lower_case)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix="##")
     backend.add_special_tokens([token for token in special.values() if token in vocab])
@@ -156,47 +100,6 @@ def _from_vocab(
     cls, sep = special["cls_token"], special["sep_token"]
     backend.post_processor = processors.BertProcessing((sep, vocab[sep]), (cls, vocab[cls]))
     return backend
-
-
-def _read_vocab(path: Path) -> dict[str, int]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise DataNotFoundError(
-            f"{path.parent} has no tokenizer; looked for tokenizer.json and vocab.txt"
-            f"{broken_link(path)}"
-        ) from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror or error})") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 ({error})") from error
-    refuse_pointer(path, text[:100].encode())
-    lines = text.split("\n")
-    # A vocabulary may hold U+2028 or U+0085 as tokens: only \n separates lines.
-    lines = lines[:-1] if lines[-1] == "" else lines
-    return {line.removesuffix("\r"): i for i, line in enumerate(lines)}
-
-
-def _decide_lower_case(
-    folder: Path, said: bool | None, vocab: Mapping[str, int], asked: bool | None
-) -> bool:
-    if said is not None:
-        if asked is not None and asked != said:
-            raise ConfigError(
-                f"do_lower_case={asked} contradicts {folder}/tokenizer_config.json, which says "
-                f"{said}; leave the option out"
-            )
-        return said
-    if asked is not None:
-        return asked
-    cased = any(token != token.lower() for token in vocab if not token.startswith("["))
-    warnings.warn(
-        f"{folder} does not say whether to lower-case; its vocabulary has "
-        f"{'' if cased else 'no '}upper-case tokens, so do_lower_case={not cased} is assumed. "
-        "Pass do_lower_case to decide",
-        stacklevel=2,
-    )
-    return not cased
 
 
 def _add_tokens(backend: tokenizers.Tokenizer, folder: Path) -> None:
@@ -213,7 +116,8 @@ def write_tokenizer(files: TokenizerFiles, folder: Path, max_length: int) -> Non
     content = tokenizer_content(files.backend)
     write_json(folder / "tokenizer.json", content)
     config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
-    if (content.get("normalizer") or {}).get("type") == "BertNormalizer":
+    # Of any other tokenizer Hugging Face's BertTokenizer would heed the vocabulary alone.
+    if not unlike_bert(files.backend, files.special):
         options = {name: content["normalizer"].get(option) for option, name in OPTIONS.items()}
         config = {"tokenizer_class": "BertTokenizer", **options}
     config |= {

@@ -34,14 +34,16 @@ class TokenizerSettings:
         `strip_accents` alone (strip where lower-casing does).
       kind: the tokenizer's class.
       model_max_length: the tokenizer's own limit in tokens; None where it states none.
-      truncation_side: `right` or `left`, the end that is cut off.
+      truncation_side: `right` or `left`, the end that is cut off; None where nothing is said.
+      padding_side: `right` or `left`; None where nothing is said.
     """
 
     special: Mapping[str, str]
     options: Mapping[str, bool | None]
     kind: str
     model_max_length: int | None
-    truncation_side: str
+    truncation_side: str | None
+    padding_side: str | None
 
 
 def read_settings(folder: Path) -> TokenizerSettings:
@@ -59,16 +61,23 @@ def read_settings(folder: Path) -> TokenizerSettings:
         if said is None:
             said, source = tokens.get(name), folder / "special_tokens_map.json"
         special[name] = _token_text(said, text, f"{source}: {name}")
-    side = config.get("truncation_side", "right")
-    if side not in ("right", "left"):
-        raise ConfigError(f"{path}: truncation_side={side!r} must be right or left")
+    # Hugging Face looks there too.
+    model = read_json_object_if_present(folder / "config.json")
     return TokenizerSettings(
         special,
         _options(config, path),
-        str(config.get("tokenizer_class") or "BertTokenizer"),
+        str(config.get("tokenizer_class") or model.get("tokenizer_class") or "BertTokenizer"),
         _model_max_length(config.get("model_max_length"), path),
-        side,
+        _side(config, "truncation_side", path),
+        _side(config, "padding_side", path),
     )
+
+
+def _side(config: Mapping[str, Any], name: str, path: Path) -> str | None:
+    side = config.get(name)
+    if name in config and side not in ("right", "left"):
+        raise ConfigError(f"{path}: {name}={side!r} must be right or left")
+    return side
 
 
 def _token_text(value: object, default: str, what: str) -> str:

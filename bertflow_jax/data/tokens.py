@@ -11,13 +11,15 @@ import json
 import numbers
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bertflow_jax.data.json_files import is_there
 from bertflow_jax.data.long_texts import chunks, special_ids, word_ends
+from bertflow_jax.data.texts import without_surrogates
 from bertflow_jax.data.tokenizer_files import (
     TokenizerFiles,
     hugging_face_tokenizer,
@@ -26,11 +28,11 @@ from bertflow_jax.data.tokenizer_files import (
     tokenizer_content,
     write_tokenizer,
 )
-from bertflow_jax.errors import ConfigError, InputError
+from bertflow_jax.data.vocabulary import check_size
+from bertflow_jax.errors import BertFlowWarning, ConfigError, InputError
 
 OVERFLOW = ("warn", "error", "ignore")  # what may be done about texts that are cut
 _CHARACTERS = 8  # a token, of a long text that is looked at first: more than words have
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,26 +77,27 @@ class TextTokenizer:
         default_max_length: int | None = None,
         do_lower_case: bool | None = None,
         lower_first: bool = False,
+        name: str = "",
     ) -> "TextTokenizer":
         """Read a folder's tokenizer.
 
         Args:
           folder: see `read_tokenizer`.
-          vocab_size: rows of the embedding table; a larger token id is an error.
+          vocab_size: rows of the embedding table; a vocabulary with more tokens is a ConfigError,
+            one with fewer a warning.
           positions: rows of the position table.
           max_length: the caller's limit; one above `positions` is a ConfigError.
           default_max_length: the folder's own limit (`max_seq_length` of sentence-transformers),
             used when the caller gives none.
           do_lower_case: see `read_tokenizer`.
           lower_first: lower-case the text before the tokenizer sees it.
+          name: of the vocabulary, for messages; default: its file.
         """
         files = read_tokenizer(folder, do_lower_case)
-        if files.pad_id >= vocab_size:
-            raise ConfigError(
-                f"{folder}: the padding token {files.special['pad_token']} has id {files.pad_id}, "
-                f"but the encoder's embedding table has {vocab_size} rows; tokenizer and weights "
-                "do not belong together"
-            )
+        pad = (files.special["pad_token"], files.pad_id)
+        json_too = is_there(folder / "tokenizer.json")
+        source = name or str(folder / ("tokenizer.json" if json_too else "vocab.txt"))
+        check_size(files.backend, pad, vocab_size, source)
         limit = _max_length(max_length, default_max_length, files.model_max_length, positions)
         return cls(files, limit, vocab_size, lower_first)
 
@@ -113,7 +116,7 @@ class TextTokenizer:
         `first_row` is the row number of the first text, for messages. Raises InputError for a
         token id beyond the embedding table.
         """
-        texts = _without_surrogates(texts, first_row)
+        texts = without_surrogates(texts, first_row)
         if self._lower_first:
             texts = [text.lower() for text in texts]
         rows, truncated = self._first_tokens(texts)
@@ -129,7 +132,7 @@ class TextTokenizer:
 
     def text_ids(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the ids of texts of any length, int32[t] each: nothing is added, nothing cut."""
-        texts = _without_surrogates(texts, 0)
+        texts = without_surrogates(texts, 0)
         if self._lower_first:
             texts = [text.lower() for text in texts]
         encodings = self._files.backend.encode_batch_fast(texts, add_special_tokens=False)
@@ -185,11 +188,10 @@ class TextTokenizer:
         """Return the id of `mask_token`, `cls_token`, ...; None where the vocabulary lacks it."""
         return self._files.backend.token_to_id(self._files.special[name])
 
-    def digest(self) -> str:
-        """Return the sha256 of everything that decides the ids, but not of max_length."""
-        content = {
-            k: v for k, v in tokenizer_content(self._files.backend).items() if k != "version"
-        }
+    def digest(self, *left_out: str) -> str:
+        """Return the sha256 of all that decides the ids, but max_length and parts `left_out`."""
+        content = tokenizer_content(self._files.backend)
+        content = {k: v for k, v in content.items() if k not in ("version", *left_out)}
         content |= {"lower_first": self._lower_first, "side": self._files.truncation_side}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -215,6 +217,7 @@ def _max_length(user: int | None, folder: int | None, tokenizer: int | None, tab
         if tokenizer is not None and user > tokenizer:
             warnings.warn(
                 f"max_length={user} is above the tokenizer's model_max_length; using {tokenizer}",
+                BertFlowWarning,
                 stacklevel=2,
             )
     asked = user if user is not None else folder
@@ -226,47 +229,3 @@ def check_max_length(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 3:
         raise ConfigError(f"max_length={value!r} must be an integer >= 3: [CLS], a token, [SEP]")
     return int(value)
-
-
-def iter_texts(texts: Iterable[object]) -> Iterator[object]:
-    """Return an iterator over a list, an iterator, a pandas or a pyarrow column.
-
-    Raises InputError for what is no such thing: bytes, a mapping, a set, a number, a table.
-    """
-    # A pyarrow column iterates over scalars; this makes them str and None.
-    to_list = getattr(texts, "to_pylist", None)
-    try:
-        # Not a test for Iterable, which an array of no dimension passes.
-        if not isinstance(texts, str | bytes | bytearray | Mapping | set | frozenset) and getattr(
-            texts, "ndim", 1
-        ) in (0, 1):  # a data frame iterates over its columns' names
-            return iter(to_list() if to_list is not None else texts)
-    except TypeError:
-        pass
-    raise InputError(f"a list of str is expected, not {type(texts).__name__}")
-
-
-def check_text(text: object, row: int) -> str:
-    """Return the text; raises InputError naming row and type if it is no str (None, NaN, bytes)."""
-    if not isinstance(text, str):
-        shown = " (nan)" if isinstance(text, float) and text != text else ""
-        raise InputError(f"row {row} is {type(text).__name__}{shown}, not str")
-    return text
-
-
-def _without_surrogates(texts: Sequence[str], first_row: int) -> list[str]:
-    """Join surrogate pairs into characters; replace lone surrogates with U+FFFD and warn."""
-    repaired = list(texts)
-    damaged = []
-    for i, text in enumerate(texts):
-        if _SURROGATE.search(text):
-            repaired[i] = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            damaged.append(i)
-    if damaged:
-        warnings.warn(
-            f"{len(damaged)} text(s) hold UTF-16 surrogates, the first in row "
-            f"{first_row + damaged[0]}; "
-            "pairs were joined, lone ones replaced",
-            stacklevel=3,
-        )
-    return repaired

@@ -21,6 +21,7 @@ from bertflow_jax.encoder.st_files import (
     ST_POOLINGS,
     ST_TRANSFORMER,
     read_modules,
+    refuse_other_types,
     st_pooling,
     transformer_settings,
 )
@@ -53,9 +54,12 @@ class EncoderFolder:
 def read_folder(folder: Path) -> EncoderFolder:
     """Recognise the layout of a folder and read its settings.
 
-    Raises UnsupportedModelError naming a module this package does not compute (a Dense layer, a
-    pooling over several modes), ConfigError for files that contradict themselves.
+    Raises:
+      UnsupportedModelError: a CrossEncoder, a SparseEncoder and the like, or a module this package
+        does not compute (a Dense layer, a pooling over several modes), which is named.
+      ConfigError: files that contradict themselves.
     """
+    refuse_other_types(folder)
     if is_there(folder / OWN_SETTINGS):
         return _read_own(folder)
     if is_there(folder / "modules.json"):
@@ -162,9 +166,9 @@ def st_has_pooling(spec: PoolingSpec, num_layers: int) -> bool:
 
 
 def write_own_settings(
-    folder: EncoderFolder, spec: PoolingSpec, postprocess: Mapping[str, str] | None = None
+    folder: EncoderFolder, spec: PoolingSpec, postprocess: Mapping[str, object] | None = None
 ) -> None:
-    """Write bertflow_jax.json, with digests of the post-processor beside it if there is one."""
+    """Write bertflow_jax.json, with what is known of the post-processor beside it."""
     fields = dataclasses.asdict(dataclasses.replace(folder, pooling=str(spec)))
     del fields["path"]
     if postprocess is not None:

@@ -130,5 +130,5 @@ def params_digest(params: Params) -> str:
     digest = hashlib.sha256()
     for name, value in sorted(to_hf(params).items()):
         digest.update(f"{name}{value.shape}".encode())
-        digest.update(value.astype("<f4").tobytes())
+        digest.update(value.astype("<f4", copy=False).data)
     return digest.hexdigest()

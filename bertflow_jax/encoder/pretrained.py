@@ -21,6 +21,7 @@ from bertflow_jax.encoder.folder import (
 from bertflow_jax.encoder.hf_layout import params_digest, save_params
 from bertflow_jax.encoder.hf_weights import WeightAudit, load_params
 from bertflow_jax.encoder.hub import resolve_folder
+from bertflow_jax.encoder.own_settings import check_own_settings
 from bertflow_jax.encoder.pooling import POOLING_NAMES, PoolingSpec, parse_pooling
 from bertflow_jax.encoder.usage import Usage, read_usage, write_usage
 from bertflow_jax.errors import ConfigError, WeightsError
@@ -108,6 +109,8 @@ def load_encoder(
         spec = parse_pooling(pooling or folder.pooling or "mean", config.num_hidden_layers)
     except ConfigError as error:
         raise error if pooling else ConfigError(f"{place / OWN_SETTINGS}: {error}") from None
+    if not pooling:
+        check_own_settings(place, folder, spec, config.num_hidden_layers)
     tokenizer = TextTokenizer.from_folder(
         folder.path,
         vocab_size=config.vocab_size,

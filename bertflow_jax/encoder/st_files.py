@@ -52,6 +52,31 @@ def read_modules(folder: Path) -> list[tuple[str, Path]]:
     return modules
 
 
+def refuse_other_types(folder: Path) -> None:
+    """Refuse what is no dense encoder.
+
+    sentence-transformers makes one of it by mean pooling, with a warning; who wanted the sparse
+    vectors or the scores of a reranker would not find out here.
+
+    Raises:
+      UnsupportedModelError: a model of another type than SentenceTransformer.
+    """
+    path = folder / "config_sentence_transformers.json"
+    kind = read_json_object_if_present(path).get("model_type", "SentenceTransformer")
+    if kind != "SentenceTransformer":
+        raise UnsupportedModelError(
+            f"{path}: model_type={kind!r}: only SentenceTransformer gives one vector a text; name "
+            "such a model, or the encoder that this one was made from"
+        )
+    # Versions 4 and 5.
+    said = read_json_object_if_present(folder / "config.json").get("sentence_transformers")
+    if isinstance(said, dict) and "activation_fn" in said:
+        raise UnsupportedModelError(
+            f"{folder / 'config.json'}: sentence_transformers.activation_fn is of a CrossEncoder, "
+            "which scores pairs and gives no vectors; name a dense model"
+        )
+
+
 def transformer_settings(folder: Path) -> tuple[dict[str, Any], Path]:
     """Return the settings of a Transformer's folder, and the file that they are from.
 

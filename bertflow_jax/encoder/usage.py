@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from bertflow_jax.data.json_files import is_there, read_json_object_if_present, write_json
-from bertflow_jax.data.tokens import iter_texts
+from bertflow_jax.data.texts import iter_texts
 from bertflow_jax.encoder.folder import OWN_SETTINGS
 from bertflow_jax.encoder.st_files import read_modules
-from bertflow_jax.errors import ConfigError, InputError
+from bertflow_jax.errors import BertFlowWarning, ConfigError, InputError
 
 _FILE = "config_sentence_transformers.json"
 _ALWAYS = ("query", "document")  # prompts that sentence-transformers knows as "" in every folder
@@ -101,6 +101,7 @@ def read_usage(folder: Path) -> Usage:
         warnings.warn(
             f"{path}: truncate_dim={fields['truncate_dim']!r} is not applied; give truncate_dim to "
             "encode",
+            BertFlowWarning,
             stacklevel=2,
         )
     return Usage(prompts, default, similarity, _includes_prompt(folder))

@@ -7,6 +7,8 @@ damaged file is an error, never a reason to take the next one.
 
 import importlib.util
 import pickle
+import re
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -139,7 +141,10 @@ def _read_bin(path: Path, start: bytes) -> Tensors:
     import torch
 
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            # What cannot be read is said below; what can be read needs no word on its protocol.
+            warnings.filterwarnings("ignore", message="Detected pickle protocol")
+            state = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise WeightsError(
             f"{path} is not a plain state dict: it asks to run code when unpickled, which is "
@@ -174,6 +179,12 @@ def _check_zip(path: Path) -> None:
             bad = archive.testzip() if written else None
     except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, zlib.error) as error:
         raise damaged(path, error) from error
+    outside = [n for n in names if n.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", n)]
+    if outside:
+        raise _no_torch_file(
+            path,
+            f"its member {outside[0]!r} leads out of the archive, which torch.save never writes",
+        )
     if bad is not None:
         raise damaged(path, f"the checksum of its member {bad} is wrong")
     if not any(name.endswith("/data.pkl") for name in names):

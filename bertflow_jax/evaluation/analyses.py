@@ -161,4 +161,4 @@ def word_lines(words: Mapping[str, Any]) -> Lines:
 def cell(value: float | None, decimals: int) -> str:
     """Return a number, or the mark of an undefined one, as text."""
     # Adding 0 turns the -0.0 of a rounded tiny value into 0.0.
-    return UNDEFINED if value is None else f"{round(value, decimals) + 0.0:.{decimals}f}"
+    return UNDEFINED if value is None else f"{value:z.{decimals}f}"

@@ -5,7 +5,7 @@ from typing import Any
 
 from bertflow_jax.config import Config
 from bertflow_jax.evaluation.similarities import TITLES
-from bertflow_jax.evaluation.table import COLUMNS, PLUS_MINUS, split_tasks, task_columns, whole_text
+from bertflow_jax.evaluation.table import COLUMNS, PLUS_MINUS, mark_notes, split_tasks, task_columns
 
 OWN_FLOW = "flow"  # the row of the run that is evaluated
 FITTED_HERE = ", fitted here"  # of a fitted row whose name the run's own flow has already
@@ -24,7 +24,12 @@ def caption(results: Mapping[str, Any], aggregation: str) -> str:
     if binary:
         names = f" ({', '.join(COLUMNS[task] for task in binary)})" if correlations else ""
         numbers.append(f"AUC x 100 of the {title}{names}")
-    sentences = ["; ".join(numbers), *_encoder(results["model"]), *fitted_on(results)]
+    sentences = [
+        "; ".join(numbers),
+        *_encoder(results["model"]),
+        *fitted_on(results),
+        *mark_notes(results),
+    ]
     seeds = {len(row["seeds"]) for row in results["rows"].values() if "seeds" in row}
     if seeds:
         counts = " or ".join(str(count) for count in sorted(seeds))
@@ -52,9 +57,6 @@ def fitted_on(results: Mapping[str, Any]) -> list[str]:
             for row in fitted["rows"]
         ]
         found.append(f"{', '.join(names)}: fitted on {_fit(fitted)}")
-        whole = [COLUMNS[task] for task in whole_text(results)]
-        if whole:
-            found.append(f"* {', '.join(whole)}: on all text of the task, which has one split")
     return found
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from bertflow_jax.evaluation.captions import caption
+from bertflow_jax.evaluation.comparable import marked_columns
 from bertflow_jax.evaluation.table import (
     PLUS_MINUS,
     UNDEFINED,
     header_cells,
     split_tasks,
     task_columns,
-    whole_text,
 )
 from bertflow_jax.evaluation.tasks import PAPER_AGGREGATION, task_average
 from bertflow_jax.workdir import write_text
@@ -89,7 +89,7 @@ def _cells(
     if len(correlations) > 1:
         columns.append(_average_column(rows, correlations, aggregation, plus_minus))
     columns += [_column(rows, task, "auc", plus_minus) for task in binary]
-    header = header_cells(tasks, whole_text(results))
+    header = header_cells(tasks, marked_columns(results))
     marked = [_marked(column, bold) for column in columns]
     lines = [[escape(name), *(column[i] for column in marked)] for i, name in enumerate(rows)]
     return ["", *(escape(title) for title in header)], lines
@@ -134,7 +134,7 @@ def _number(
     if score is None:
         return UNDEFINED
     deviation = row.get("spread", {}).get(name, {}).get(aggregation)
-    return f"{score:.2f}" + ("" if deviation is None else f" {plus_minus} {deviation:.2f}")
+    return f"{score:z.2f}" + ("" if deviation is None else f" {plus_minus} {deviation:.2f}")
 
 
 def _marked(column: _Column, bold: str) -> list[str]:

@@ -16,16 +16,15 @@ from typing import Any
 import numpy as np
 
 from bertflow_jax.config import Config, DataConfig
-from bertflow_jax.data.glue import BINARY_TASKS
+from bertflow_jax.data.file_names import require_text_file
 from bertflow_jax.data.sts import StsTask
-from bertflow_jax.data.sts_files import STS_TASKS
 from bertflow_jax.data.text import TextCorpus, load_text, text_splits
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.evaluation.metrics import AGGREGATIONS
-from bertflow_jax.evaluation.options import EvalOptions
+from bertflow_jax.evaluation.options import ALL_TASKS, EvalOptions
 from bertflow_jax.evaluation.tasks import SentenceTable, evaluate, task_average
 from bertflow_jax.postprocess.base import PostProcessor
-from bertflow_jax.postprocess.spec import has_flow, make_postprocessor
+from bertflow_jax.postprocess.spec import check_different, has_flow, make_postprocessor
 
 _log = logging.getLogger(__name__)
 TARGET, OWN, EVERYDAY = "target", "run", "everyday"
@@ -85,8 +84,7 @@ def load_fit_texts(
       data_dir: of the tasks.
       own: text of the workdir's run.
 
-    Raises:
-      ConfigError, DataError, DataNotFoundError: naming the flag or file.
+    Raises ConfigError, DataError or DataNotFoundError naming the flag or file.
     """
     fit = fit or (TARGET if own is None else OWN)
     if splits and fit != TARGET and not _has_splits(fit):
@@ -108,21 +106,22 @@ def load_fit_texts(
         if own is None:
             raise ConfigError("--fit=run is the text of a --workdir's fit; an encoder has none")
         shared = load_text(own)
-    elif fit in (*STS_TASKS, *BINARY_TASKS, EVERYDAY):
+    elif fit in ALL_TASKS:
         shared = _task_text(fit, splits, data_dir)
     elif os.path.exists(fit):
+        if not os.path.isdir(fit):
+            require_text_file(fit, "--fit")
         shared = load_text(DataConfig(path=fit))
     else:
         raise ConfigError(
-            f"--fit={fit}: neither {TARGET}, {OWN}, a task ("
-            f"{', '.join((*STS_TASKS, *BINARY_TASKS, EVERYDAY))}) "
-            "nor a text file that is there"
+            f"--fit={fit}: neither {TARGET}, {OWN}, a task ({', '.join(ALL_TASKS)}) nor a text "
+            "file that is there"
         )
     return FitTexts(dict.fromkeys(tasks, shared), fit, tuple(splits))
 
 
 def _has_splits(task: str) -> bool:
-    return task in (*STS_TASKS, *BINARY_TASKS) and len(text_splits(task)) > 1
+    return task in ALL_TASKS and task != EVERYDAY and len(text_splits(task)) > 1
 
 
 def _task_text(task: str, splits: Sequence[str], data_dir: str | None) -> TextCorpus:
@@ -135,9 +134,8 @@ def _task_text(task: str, splits: Sequence[str], data_dir: str | None) -> TextCo
 
 
 def check_rows(rows: Sequence[str]) -> None:
-    """Raise ConfigError for a row that cannot be made, before an encoder is loaded."""
-    for spec in rows:
-        make_postprocessor(spec, lambda: _flow(Config(), 0))
+    """Raise ConfigError for a row that cannot be made, or is another one in other words."""
+    check_different({spec: make_postprocessor(spec, lambda: _flow(Config(), 0)) for spec in rows})
 
 
 def _flow(config: Config, seed: int) -> PostProcessor:

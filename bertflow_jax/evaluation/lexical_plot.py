@@ -80,7 +80,7 @@ def draw_lexical(axes: Axes, panel: LexicalPlot, color: str, lowest: float) -> N
             rasterized=True,
         )
     gold = panel.name == GOLD
-    score = "undefined" if panel.spearman is None else f"{panel.spearman:.1f}"
+    score = "undefined" if panel.spearman is None else f"{panel.spearman:z.1f}"
     axes.set(
         title=f"{panel.name}: Spearman {score}",
         xlim=(-0.03, 1.03),

@@ -9,6 +9,7 @@ from typing import Any
 
 from bertflow_jax.checks import ENCODER_SETTINGS, check_encoder_settings, parse_step
 from bertflow_jax.config import Config
+from bertflow_jax.data.file_names import require_text_file
 from bertflow_jax.data.glue import BINARY_TASKS, holds_glue_stsb, load_glue_task
 from bertflow_jax.data.glue_files import glue_folder
 from bertflow_jax.data.sts import TASKS, StsTask, load_task
@@ -154,7 +155,7 @@ def _check_rows(options: EvalOptions) -> None:
         raise ConfigError(f"--rows={','.join(options.rows)}: a row is blank or named twice")
     if not options.seeds or not all(seed.isdecimal() for seed in options.seeds):
         raise ConfigError(f"--seeds={','.join(options.seeds)}: integers >= 0, separated by commas")
-    if len(set(options.seeds)) < len(options.seeds):
+    if len({int(seed) for seed in options.seeds}) < len(options.seeds):
         raise ConfigError(f"--seeds={','.join(options.seeds)}: a seed is named twice")
 
 
@@ -172,10 +173,7 @@ def _check_analyses(options: EvalOptions) -> None:
             "--corpus is the text that --analyses=word_frequency counts words in: give both or "
             "neither"
         )
-    if not options.corpus.strip():
-        raise ConfigError("--corpus is blank; name a text file")
-    if not os.path.isfile(options.corpus):
-        raise DataNotFoundError(f"--corpus={options.corpus}: no such file; name a text file")
+    require_text_file(options.corpus, "--corpus")
 
 
 def _check_workdir(options: EvalOptions) -> None:

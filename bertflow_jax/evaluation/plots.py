@@ -60,7 +60,7 @@ def draw_random_cosines(axes: Axes, row: RowPlot, color: str) -> None:
     if row.mean_random_cosine is not None:
         axes.axvline(row.mean_random_cosine, color="#222222", linewidth=1.2)
         # Adding 0 turns the -0.0 of a rounded tiny mean into 0.0.
-        title = f"{row.name}: mean cosine {round(row.mean_random_cosine, 2) + 0.0:.2f}"
+        title = f"{row.name}: mean cosine {row.mean_random_cosine:z.2f}"
     else:
         title = f"{row.name}: fewer than two sentences"
     axes.set(
@@ -84,7 +84,7 @@ def similarity_limits(rows: Sequence[RowPlot]) -> tuple[float, float]:
 
 def draw_gold(axes: Axes, row: RowPlot, color: str, limits: tuple[float, float]) -> None:
     """Gold score against similarity, one point a pair; of labels, a histogram of each."""
-    score = "undefined" if row.score is None else f"{row.score:.1f}"
+    score = "undefined" if row.score is None else f"{row.score:z.1f}"
     if row.binary:
         axes.set_title(f"{row.name}: AUC {score}")
         _draw_labels(axes, row, color, limits)

@@ -11,6 +11,7 @@ from bertflow_jax.evaluation import (
     report_page,
     report_tables,
 )
+from bertflow_jax.evaluation.comparable import marked_columns
 from bertflow_jax.evaluation.lexical_plot import LexicalPlot
 from bertflow_jax.evaluation.metrics import AGGREGATIONS
 from bertflow_jax.evaluation.plot_data import Curve, RowPlot
@@ -21,7 +22,6 @@ from bertflow_jax.evaluation.table import (
     score_cells,
     split_tasks,
     task_columns,
-    whole_text,
 )
 from bertflow_jax.evaluation.tasks import PAPER_AGGREGATION
 from bertflow_jax.workdir import write_text
@@ -82,13 +82,13 @@ def _summary(results: Mapping[str, Any]) -> list[str]:
         kind = "AUC" if "AUC" in what else "average"
         text = f"At least one {kind} is undefined; the reasons are in the tables below."
     elif first == last:
-        text = f"{what} is {before:.2f}."
+        text = f"{what} is {before:z.2f}."
     else:
         # Of the rounded values, so that a reader who subtracts finds the same number.
         change = round(after, 2) - round(before, 2)
         text = (
-            f"{what} goes from {before:.2f} ({first}) to {after:.2f} ({last}), "
-            f"{abs(change):.2f} points {'up' if change >= 0 else 'down'}."
+            f"{what} goes from {before:z.2f} ({first}) to {after:z.2f} ({last}), "
+            f"{abs(change):z.2f} points {'up' if change >= 0 else 'down'}."
         )
     return [
         "<h1>Sentence similarity report</h1>",
@@ -125,7 +125,8 @@ def _scores(results: Mapping[str, Any]) -> list[str]:
     tasks = task_columns(rows)
     correlations, binary = split_tasks(tasks)
     similarity = TITLES[results["provenance"]["similarity"]]
-    header = ["", *header_cells(tasks, whole_text(results))]
+    marked = marked_columns(results)
+    header = ["", *header_cells(tasks, marked)]
     main = [[name, *score_cells(row, tasks, PAPER_AGGREGATION)] for name, row in rows.items()]
     out = [report_page.heading("Scores")]
     if correlations:
@@ -166,19 +167,10 @@ def _scores(results: Mapping[str, Any]) -> list[str]:
                 report_page.paragraph(
                     "; ".join(f"{how}: {_MEANING[how]}" for how in AGGREGATIONS) + "."
                 )
-                + report_page.table(["", *header_cells(correlations)], others),
+                + report_page.table(["", *header_cells(correlations, marked)], others),
             )
         )
-    notes = [f"{sentence}." for sentence in captions.fitted_on(results)]
-    notes += [f"{COLUMNS[task]}: {note}." for task, note in _notes(results)]
-    if notes:
-        out.append(report_page.paragraph(" ".join(notes), "quiet"))
-    return out
-
-
-def _notes(results: Mapping[str, Any]) -> list[tuple[str, str]]:
-    found = results["provenance"]["tasks"]
-    return [(task, note) for task in COLUMNS if task in found for note in found[task]["notes"]]
+    return out + report_tables.notes(results)
 
 
 def _random_pairs(rows: Sequence[RowPlot]) -> list[str]:

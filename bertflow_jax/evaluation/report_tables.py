@@ -4,16 +4,32 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bertflow_jax.evaluation import report_page
+from bertflow_jax.evaluation import captions, report_page
+from bertflow_jax.evaluation.comparable import unlike_tasks
 from bertflow_jax.evaluation.published import PUBLISHED
 from bertflow_jax.evaluation.table import (
     COLUMNS,
     UNDEFINED,
     header_cells,
+    mark_notes,
     published_cells,
     split_tasks,
     task_columns,
 )
+
+
+def notes(results: Mapping[str, Any]) -> list[str]:
+    """Return the paragraph below the scores: fitted on what, and what is special about the data."""
+    found, marked = results["provenance"]["tasks"], unlike_tasks(results)
+    said = [*captions.fitted_on(results), *mark_notes(results)]
+    said += [
+        f"{COLUMNS[task]}: {note}"
+        for task in COLUMNS
+        if task in found
+        for note in found[task]["notes"]
+        if note != marked.get(task)  # the mark of the column says it already
+    ]
+    return [report_page.paragraph(" ".join(f"{note}." for note in said), "quiet")] if said else []
 
 
 def subsets(results: Mapping[str, Any]) -> list[str]:
@@ -128,7 +144,7 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str,
 
 
 def _cell(score: float | None) -> str:
-    return UNDEFINED if score is None else f"{score:.2f}"
+    return UNDEFINED if score is None else f"{score:z.2f}"
 
 
 def _threshold(value: float | None) -> str:

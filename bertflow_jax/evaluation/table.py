@@ -4,6 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bertflow_jax.data.glue import BINARY_TASKS
+from bertflow_jax.evaluation.comparable import (
+    AVERAGE,
+    MARK,
+    marked_columns,
+    unlike_tasks,
+    whole_text,
+)
 from bertflow_jax.evaluation.published import PublishedRow
 from bertflow_jax.evaluation.similarities import TITLES
 from bertflow_jax.evaluation.tasks import PAPER_AGGREGATION, task_average
@@ -57,20 +64,24 @@ def score_cells(row: Mapping[str, Any], tasks: Sequence[str], aggregation: str) 
 def _score_cell(score: float | None, deviation: float | None) -> str:
     if score is None:
         return UNDEFINED
-    return f"{score:.2f}" + ("" if deviation is None else f" {PLUS_MINUS} {deviation:.2f}")
+    return f"{score:z.2f}" + ("" if deviation is None else f" {PLUS_MINUS} {deviation:.2f}")
 
 
 def header_cells(tasks: Sequence[str], marked: Sequence[str] = ()) -> list[str]:
-    """Return the column titles that go with `score_cells`, those of `marked` tasks with a *."""
+    """Return the column titles that go with `score_cells`, those of `marked` columns with a *."""
     correlations, binary = split_tasks(tasks)
-    titles = {task: COLUMNS[task] + ("*" if task in marked else "") for task in tasks}
-    average = ["Avg"] if len(correlations) > 1 else []
+    titles = {task: COLUMNS[task] + (MARK if task in marked else "") for task in tasks}
+    average = ["Avg" + (MARK if AVERAGE in marked else "")] if len(correlations) > 1 else []
     return [titles[task] for task in correlations] + average + [titles[task] for task in binary]
 
 
-def whole_text(results: Mapping[str, Any]) -> list[str]:
-    """Return the tasks whose rows were fitted on all their text although splits were asked for."""
-    return list(results.get("model", {}).get("fitted", {}).get("whole_text", []))
+def mark_notes(results: Mapping[str, Any]) -> list[str]:
+    """Return what the marks of the column titles mean, a sentence (without full stop) a reason."""
+    whole = [COLUMNS[task] for task in whole_text(results)]
+    notes = [f"{MARK} {', '.join(whole)}: fitted on all text of the task, which has one split"]
+    unlike = unlike_tasks(results)
+    said = [f"{MARK} {COLUMNS[task]}: {unlike[task]}" for task in COLUMNS if task in unlike]
+    return (notes if whole else []) + said
 
 
 def published_cells(row: PublishedRow, tasks: Sequence[str]) -> list[str]:
@@ -109,8 +120,7 @@ def format_table(
     """
     rows = results["rows"]
     tasks = task_columns(rows)
-    marked = whole_text(results)
-    lines = [["", *header_cells(tasks, marked)]]
+    lines = [["", *header_cells(tasks, marked_columns(results))]]
     lines += [[name, *score_cells(row, tasks, aggregation)] for name, row in rows.items()]
     lines += [
         [f"{row.model} ({row.source}; {row.aggregation})", *published_cells(row, tasks)]
@@ -118,11 +128,11 @@ def format_table(
         if any(task in row.scores for task in tasks)
     ]
     cosines = [
-        f"{name} {cosine:.3f}"
+        f"{name} {cosine:z.3f}"
         for name, cosine in results["mean_random_cosine"].items()
         if cosine is not None
     ]
-    notes = ["*: fitted on all text of the task, which has one split"] if marked else []
+    notes = mark_notes(results)
     notes += [
         f"{COLUMNS[task]}, {name}: {row[task]['reason']}"
         for task in split_tasks(tasks)[1]

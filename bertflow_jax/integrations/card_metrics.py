@@ -91,9 +91,15 @@ def metrics_table(results: Mapping[str, Any]) -> str:
 
 
 def eval_results(results: Mapping[str, Any], row: str) -> "list[EvalResult]":
-    """Return the scores of a row for a card's model-index; what is undefined is left out."""
+    """Return the scores of a row for a card's model-index.
+
+    What is undefined is left out, and what is scored on other pairs than the published ones: a
+    leaderboard that collects these reads no note. Another split of STS-B or SICK is named.
+    """
     from huggingface_hub import EvalResult
 
+    from bertflow_jax.data.published_sizes import differences, other_split
+    from bertflow_jax.evaluation.comparable import scored_sizes
     from bertflow_jax.evaluation.similarities import TITLES
     from bertflow_jax.evaluation.table import COLUMNS, split_tasks, task_columns
     from bertflow_jax.evaluation.tasks import PAPER_AGGREGATION
@@ -101,9 +107,14 @@ def eval_results(results: Mapping[str, Any], row: str) -> "list[EvalResult]":
     similarity = results["provenance"]["similarity"]
     scores = results["rows"][row]
     correlations, _ = split_tasks(task_columns({row: scores}))
+    sizes = scored_sizes(scores)
     found = []
     for task in task_columns({row: scores}):
         split = results["provenance"].get("tasks", {}).get(task, {}).get("split")
+        if task in sizes and task in correlations:
+            if differences(task, sizes[task]):
+                continue
+            split = other_split(task, sizes[task])
         if task in correlations:
             kind, title = "semantic-similarity", "Semantic textual similarity"
             over = f", {PAPER_AGGREGATION} over subsets"
@@ -130,7 +141,7 @@ def eval_results(results: Mapping[str, Any], row: str) -> "list[EvalResult]":
                     dataset_split=split,
                     metric_type=metric,
                     metric_name=name,
-                    metric_value=round(float(value), 2),
+                    metric_value=round(float(value), 2) + 0.0,  # no -0.0
                 )
             )
     return found

@@ -20,9 +20,9 @@ import jax
 import numpy as np
 
 from bertflow_jax.checks import check_count
-from bertflow_jax.data.tokens import check_text, iter_texts
+from bertflow_jax.data.texts import check_text, iter_texts
 from bertflow_jax.embed import SentenceEncoder
-from bertflow_jax.errors import ConfigError, InputError, MissingPackageError
+from bertflow_jax.errors import BertFlowWarning, ConfigError, InputError, MissingPackageError
 
 try:
     from mteb.models.abs_encoder import AbsEncoder
@@ -246,4 +246,5 @@ def _check_arguments(kwargs: Mapping[str, Any]) -> None:
         )
     unknown = sorted(set(kwargs) - set(_HEEDED))
     if unknown:
-        warnings.warn(f"encode_kwargs {', '.join(unknown)} have no effect here", stacklevel=3)
+        told = f"encode_kwargs {', '.join(unknown)} have no effect here"
+        warnings.warn(told, BertFlowWarning, stacklevel=3)

@@ -18,6 +18,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from bertflow_jax import postprocess
+from bertflow_jax.array_files import read_safetensors
 from bertflow_jax.data.json_files import read_json, read_json_object, write_json
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.encoder.folder import (
@@ -26,6 +27,7 @@ from bertflow_jax.encoder.folder import (
     ST_MODULES,
     EncoderFolder,
     module_folder,
+    read_folder,
     st_has_pooling,
     write_own_settings,
     write_st_modules,
@@ -41,13 +43,15 @@ from bertflow_jax.errors import (
 )
 from bertflow_jax.integrations.folder_names import CARD, CODE
 from bertflow_jax.integrations.model_card import Card, has_other_card, remove_card, write_card
+from bertflow_jax.integrations.saved_with import check_encoder, encoder_record
 from bertflow_jax.integrations.st_modules import Module, layer_pooling, processor_modules
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
-from bertflow_jax.postprocess.storage import remove_saved
+from bertflow_jax.postprocess.storage import DAMAGE, remove_saved
 from bertflow_jax.staging import files_together
 from bertflow_jax.weight_output import write_safetensors
 
 _log = logging.getLogger(__name__)
+_ENCODER = "encoder"  # its key beside the digests of the post-processor
 _WITH_WEIGHTS = ("Dense", "LayerPooling", "BertFlow")  # modules that `save_folder` writes
 
 
@@ -96,20 +100,28 @@ def save_folder(
         )
 
 
-def load_postprocess(folder: Path) -> PostProcessor:
+def load_postprocess(folder: Path, encoder: Encoder) -> PostProcessor:
     """Read the post-processor that `save_folder` wrote into a folder.
 
     No file of the folder is executed, and no path that one names is followed.
 
+    Args:
+      folder: that was saved.
+      encoder: as loaded from it, with its own pooling.
+
     Raises:
       DataNotFoundError: its files are missing.
-      CheckpointError: a file is damaged, or is not the one that was saved.
+      CheckpointError: a file is damaged, or is not the one that was saved; the encoder is another.
       ConfigError: bertflow_jax.json does not say what it should.
     """
     path = folder / OWN_SETTINGS
     said = read_json_object(path).get(POSTPROCESS)
-    if not isinstance(said, dict) or set(said) != {"sha256", "modules_sha256"}:
+    if not isinstance(said, dict) or set(said) - {_ENCODER} != {"sha256", "modules_sha256"}:
         raise ConfigError(f"{path}: {POSTPROCESS} must hold sha256 and modules_sha256")
+    saved_with = said.get(_ENCODER)
+    if not isinstance(saved_with, dict | None):
+        raise ConfigError(f"{path}: {_ENCODER} of {POSTPROCESS} must be an object")
+    check_encoder(folder, saved_with, encoder, read_folder(folder))
     processor = postprocess.load(folder / POSTPROCESS)
     if tree_digest(processor.pure().params) != said["sha256"]:
         raise CheckpointError(
@@ -117,10 +129,11 @@ def load_postprocess(folder: Path) -> PostProcessor:
             "the encoder again, or give pooling to load it without"
         )
     try:
-        digest = _modules_digest(folder)
-    except OSError as error:
+        # Older versions took the digest of the files, which sentence-transformers writes anew.
+        digest = _modules_digest(folder, of_files=saved_with is None)
+    except DAMAGE as error:
         raise CheckpointError(
-            f"{error.filename} cannot be read ({error.strerror}); save the encoder again"
+            f"{folder}: the weights of its modules cannot be read ({error}); save the encoder again"
         ) from error
     if digest != said["modules_sha256"]:
         raise CheckpointError(
@@ -183,7 +196,11 @@ def _write(
     if processor is not None:
         processor.save(folder / POSTPROCESS)
         digest = tree_digest(processor.pure().params)
-        saved = {"sha256": digest, "modules_sha256": _modules_digest(folder)}
+        saved = {
+            "sha256": digest,
+            "modules_sha256": _modules_digest(folder),
+            _ENCODER: encoder_record(encoder, settings),
+        }
     write_card(folder, Card(encoder, processor), code)
     write_own_settings(settings, encoder.pooling, saved)
     write_st_modules(settings, [*kinds, *(module.kind for module in modules)])
@@ -200,12 +217,14 @@ def _clear(folder: Path) -> None:
         path.unlink()
 
 
-def _modules_digest(folder: Path) -> str:
+def _modules_digest(folder: Path, of_files: bool = False) -> str:
     """Return the sha256 of the weights of every module but the first."""
     total = hashlib.sha256()
     for path in _weight_files(folder):
-        with open(path, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if of_files:
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        else:
+            digest = tree_digest(read_safetensors(path))
         total.update(f"{path.parent.name} {digest}\n".encode())
     return total.hexdigest()
 

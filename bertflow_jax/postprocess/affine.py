@@ -1,7 +1,7 @@
 """Post-processors that are one affine map, z = (u - mean) A, fitted from mean and covariance."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -10,16 +10,23 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from bertflow_jax.embedding_checks import check_embeddings, check_results
-from bertflow_jax.errors import CheckpointError, InputError
+from bertflow_jax.embedding_checks import check_embeddings, check_examples, check_results
+from bertflow_jax.errors import CheckpointError, InputError, shown
+from bertflow_jax.postprocess.affine_functions import (
+    STEP_ROWS,
+    affine_transform,
+    by_rows,
+    rank_of,
+    single_parameters,
+    times,
+)
 from bertflow_jax.postprocess.base import PureTransform, normal_rows
 from bertflow_jax.postprocess.column_names import check_columns, column_names
 from bertflow_jax.postprocess.hub_folder import HubFolder
 from bertflow_jax.postprocess.moments import Moments
 from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
-from bertflow_jax.postprocess.storage import DAMAGE, Folder
+from bertflow_jax.postprocess.storage import DAMAGE, Folder, unreadable
 
-_ROWS = 8192  # rows of one step: bounds the float64 copies
 _FOLDER = Folder("post-processor")
 
 
@@ -75,18 +82,26 @@ class AffineProcessor(HubFolder, SklearnApi):
             directions asked for than the embeddings vary in.
         """
         rows = check_embeddings(embeddings, exact=True)
-        self.fit_batches(rows[i : i + _ROWS] for i in range(0, max(1, len(rows)), _ROWS))
+        self.fit_batches(rows[i : i + STEP_ROWS] for i in range(0, max(1, len(rows)), STEP_ROWS))
         self._names = column_names(embeddings)
         return self
 
     def fit_examples(self, embeddings: np.ndarray, rows: np.ndarray) -> Self:
-        """Fit to every occurrence of a sentence: rows int32[N, S] of embeddings float[U, D]."""
-        order, vectors = rows.reshape(-1), check_embeddings(embeddings, exact=True)
-        return self.fit_batches(vectors[order[i : i + _ROWS]] for i in range(0, len(order), _ROWS))
+        """Fit to every occurrence of a sentence: rows int32[N, S] of embeddings float[U, D].
+
+        Raises as `fit`, and InputError for rows that are none.
+        """
+        vectors = check_embeddings(embeddings, exact=True)
+        order = check_examples(rows, len(vectors)).reshape(-1)
+        return self.fit_batches(
+            vectors[order[i : i + STEP_ROWS]] for i in range(0, len(order), STEP_ROWS)
+        )
 
     def fit_batches(self, batches: Iterable[np.ndarray]) -> Self:
         """Fit to embeddings that come in batches float[n, D], in the memory of one; as `fit`."""
         moments: Moments | None = None
+        if isinstance(batches, str | bytes) or not isinstance(batches, Iterable):
+            raise InputError(f"batches={shown(batches)}: must be an iterable of arrays float[n, D]")
         for batch in batches:
             features = None if moments is None else len(moments.mean)
             rows = check_embeddings(batch, features, exact=True)
@@ -117,7 +132,7 @@ class AffineProcessor(HubFolder, SklearnApi):
         mean, matrix, _ = self._fitted()
         check_columns(embeddings, self._names)
         rows = check_embeddings(embeddings, len(mean), exact=True)
-        return _by_rows(rows, lambda u: _times(u - mean, matrix), self.name)
+        return by_rows(rows, lambda u: times(u - mean, matrix), self.name)
 
     def inverse_transform(self, latents: np.ndarray) -> np.ndarray:
         """Map float[N, K] back to float32[N, D]; what was removed comes back as the mean.
@@ -127,7 +142,7 @@ class AffineProcessor(HubFolder, SklearnApi):
         """
         mean, _, inverse = self._fitted()
         rows = check_embeddings(latents, len(inverse), exact=True)
-        return _by_rows(rows, lambda z: _times(z, inverse) + mean, f"the inverse of {self.name}")
+        return by_rows(rows, lambda z: times(z, inverse) + mean, f"the inverse of {self.name}")
 
     def log_prob(self, embeddings: np.ndarray) -> np.ndarray:
         """Return the log-density of embeddings float[N, D] under z ~ N(0, I), float32[N] in nats.
@@ -140,7 +155,7 @@ class AffineProcessor(HubFolder, SklearnApi):
         """
         _, matrix, inverse = self._fitted()
         self._require_density("log_prob")
-        if _rank(matrix, inverse) < len(matrix):
+        if rank_of(matrix, inverse) < len(matrix):
             raise InputError(
                 "the embeddings do not vary in every direction, so they have no density"
             )
@@ -205,7 +220,7 @@ class AffineProcessor(HubFolder, SklearnApi):
         except CheckpointError:
             raise
         except DAMAGE as error:
-            raise CheckpointError(f"{path}: not a readable {cls.name} ({error})") from error
+            raise unreadable(path, cls.name, error) from error
         return loaded
 
     def pure(self) -> PureTransform:
@@ -217,23 +232,7 @@ class AffineProcessor(HubFolder, SklearnApi):
           InputError: mean or matrix are beyond the range of float32.
         """
         mean, matrix, _ = self._fitted()
-        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            high = mean.astype(np.float32)
-            params = {
-                "mean": high,
-                "mean_rest": (mean - high).astype(np.float32),
-                "matrix": matrix.astype(np.float32),
-            }
-        # Devices take numbers below the smallest normal one for 0.
-        factors = np.abs(matrix).reshape(len(matrix), -1).max(axis=1)
-        lost = (factors > 0) & (factors < np.finfo(np.float32).tiny)
-        held = all(np.isfinite(array).all() for array in params.values())
-        if lost.any() or not held:
-            raise InputError(
-                f"this {self.name} does not fit into float32: its means go up to "
-                f"{np.abs(mean).max():.3g} and its factors up to {np.abs(matrix).max():.3g}; bring "
-                "the embeddings to an ordinary size before the fit, or use transform"
-            )
+        params = single_parameters(mean, matrix, self.name)
         return PureTransform(self.name, affine_transform, jax.tree.map(jnp.asarray, params))
 
     def _fitted(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -250,41 +249,3 @@ class AffineProcessor(HubFolder, SklearnApi):
                 f"{what}: a {self.name} with {self.settings() or 'these settings'} does not map "
                 "the embeddings to N(0, I), so it has no density"
             )
-
-
-def affine_transform(params: Any, u: jax.Array) -> jax.Array:
-    """Map u float32[B, D] to (u - mean) A, float32[B, K]; A is float32[D, K] or float32[D]."""
-    matrix, centred = params["matrix"], (u - params["mean"]) - params["mean_rest"]
-    if matrix.ndim == 1:
-        return centred * matrix
-    return jnp.matmul(centred, matrix, precision="highest")
-
-
-def _times(rows: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    return rows * matrix if matrix.ndim == 1 else rows @ matrix
-
-
-def _rank(matrix: NDArray[np.float64], inverse: NDArray[np.float64]) -> int:
-    """Return the rank of A, which is the trace of the projection A A^+.
-
-    The determinant of a singular matrix that is a product, as that of ZCA, is rounding and not 0.
-    """
-    if matrix.ndim == 1:
-        return int(np.count_nonzero(matrix))
-    trace = np.sum(matrix * inverse.T)
-    return int(np.round(trace)) if np.isfinite(trace) else 0
-
-
-def _by_rows(
-    rows: NDArray[np.floating],
-    function: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    what: str,
-) -> NDArray[np.float32]:
-    """Apply a function float64[n, D] -> float64[n, K] to a few rows at a time."""
-    parts = []
-    for i in range(0, max(1, len(rows)), _ROWS):
-        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            exact = function(rows[i : i + _ROWS].astype(np.float64))
-            part = exact.astype(np.float32)
-        parts.append(check_results(part, what, i, exact))
-    return np.concatenate(parts)

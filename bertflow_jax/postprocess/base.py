@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from bertflow_jax.checks import check_count
-from bertflow_jax.errors import InputError
+from bertflow_jax.errors import InputError, shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,17 @@ class PureTransform:
     params: Any
 
     def __post_init__(self) -> None:
-        """Make the function a key, by which encoders that share it share what is compiled."""
+        """Make the function a key, by which encoders that share it share what is compiled.
+
+        Raises:
+          InputError: no name, or no function.
+        """
+        if not isinstance(self.name, str):
+            raise InputError(f"name={shown(self.name)}: must be a str, a key of parameters")
+        if not callable(self.transform):
+            raise InputError(
+                f"transform={shown(self.transform)}: must be a function (params, u) -> z"
+            )
         try:
             hash(self.transform)
         except TypeError:  # an object of one's own class, such as a dataclass

@@ -2,13 +2,14 @@
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import jax
 import numpy as np
 
+from bertflow_jax.checks import check_switch
 from bertflow_jax.errors import (
     CheckpointError,
     ConfigError,
@@ -17,6 +18,7 @@ from bertflow_jax.errors import (
 )
 from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
+from bertflow_jax.postprocess.compose_steps import check_chain, check_steps, single
 from bertflow_jax.postprocess.hub_folder import HubFolder
 from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
 from bertflow_jax.postprocess.storage import (
@@ -45,18 +47,19 @@ class Compose(HubFolder, SklearnApi):
 
         Raises:
           ConfigError: none.
-          InputError: one twice, also within a `Compose` among them.
+          InputError: no list of post-processors, or one twice, also within a `Compose` among them.
         """
-        if not steps:
-            raise ConfigError("Compose needs at least one post-processor")
-        self.steps = tuple(steps)
-        objects = list(_single(self.steps))
-        for place, step in enumerate(objects):
-            if any(step is other for other in objects[:place]):
-                raise InputError(
-                    f"Compose was given one {step.name} object twice: the second fit would replace "
-                    "the first; make two"
-                )
+        self.steps = steps
+
+    # A property: what is set later is checked too, before a fit of what comes before it.
+    @property
+    def steps(self) -> tuple[PostProcessor, ...]:
+        """The post-processors, first one first."""
+        return self._steps
+
+    @steps.setter
+    def steps(self, steps: Sequence[PostProcessor]) -> None:
+        self._steps = check_steps(steps)
 
     @property
     def features(self) -> int | None:
@@ -65,7 +68,7 @@ class Compose(HubFolder, SklearnApi):
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether every step is fitted, for `check_is_fitted`."""
-        return all(step.features is not None for step in _single(self.steps))
+        return all(step.features is not None for step in single(self.steps))
 
     @property
     def latent_features(self) -> int | None:
@@ -79,7 +82,7 @@ class Compose(HubFolder, SklearnApi):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the steps, and with `deep` the parameters of step 0 as `0__k`, of 1 as `1__k`."""
         params: dict[str, Any] = {"steps": self.steps}
-        for number, step in enumerate(self.steps if deep else ()):
+        for number, step in enumerate(self.steps if check_switch(deep, "deep") else ()):
             params[str(number)] = step
             params.update({f"{number}__{name}": v for name, v in step.get_params().items()})
         return params
@@ -127,12 +130,14 @@ class Compose(HubFolder, SklearnApi):
 
     def transform(self, embeddings: np.ndarray) -> np.ndarray:
         """Map embeddings float[N, D] to float32[N, K]."""
+        check_chain(self.steps)
         for step in self.steps:
             embeddings = step.transform(embeddings)
         return embeddings
 
     def inverse_transform(self, latents: np.ndarray) -> np.ndarray:
         """Map float[N, K] back to embeddings float32[N, D]."""
+        check_chain(self.steps)
         for step in reversed(self.steps):
             latents = step.inverse_transform(latents)
         return latents
@@ -142,11 +147,13 @@ class Compose(HubFolder, SklearnApi):
 
         Raises:
           WorkdirError: the folder is blank, a file, or cannot be written.
-          BertFlowError: a step is not fitted yet; nothing is written then.
+          BertFlowError: a step is not fitted yet, or not on what the one before it gives; nothing
+            is written then.
         """
-        for step in _single(self.steps):
+        for step in single(self.steps):
             if step.features is None:
                 raise not_fitted(f"this {step.name} is not fitted yet: call fit(embeddings)")
+        check_chain(self.steps)
         path = prepare_output(folder, "folder")
         # The old steps go first: an interrupted save must not leave a mixture that can be loaded.
         remove_saved(path, steps=len(self.steps))
@@ -172,10 +179,16 @@ class Compose(HubFolder, SklearnApi):
             count = compose_steps(path)
         except DAMAGE as error:
             raise CheckpointError(f"{path / COMPOSE} is not readable ({error})") from error
-        return cls([load(path / str(number)) for number in range(count)])
+        steps = [load(path / str(number)) for number in range(count)]
+        try:
+            check_chain(steps)
+        except InputError as error:
+            raise CheckpointError(f"{path}: {error}") from error
+        return cls(steps)
 
     def pure(self) -> PureTransform:
         """Return `transform` as a pure function."""
+        check_chain(self.steps)
         parts = [step.pure() for step in self.steps]
         params = {str(number): part.params for number, part in enumerate(parts)}
         return PureTransform(self.name, _in_turn(tuple(part.transform for part in parts)), params)
@@ -190,8 +203,3 @@ def _in_turn(transforms: tuple[Callable[[Any, jax.Array], jax.Array], ...]) -> C
         return u
 
     return transform
-
-
-def _single(steps: Sequence[PostProcessor]) -> Iterator[PostProcessor]:
-    for step in steps:
-        yield from _single(step.steps) if isinstance(step, Compose) else (step,)

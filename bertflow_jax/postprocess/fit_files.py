@@ -3,7 +3,8 @@
 import dataclasses
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
-from bertflow_jax.errors import ConfigError
+from bertflow_jax.errors import ConfigError, DataError, InputError
 from bertflow_jax.output_locks import sole_writer
 from bertflow_jax.output_places import output_folder
 from bertflow_jax.paths import user_path
@@ -144,15 +145,17 @@ def run_fit_files(options: FitOptions, *, progress: bool = False) -> Fitted:
             with _bar(vectors, "fit", progress) as bar:
                 processor.fit_batches(_batches(vectors, sample, bar))
         seconds = time.perf_counter() - started
+        rows = sample.rows()
+        # Before it is saved: what cannot map the rows of its own fit is of no use.
+        mapped = sample.mapped(processor.transform, vectors.path)
         processor.save(output)
-    rows = sample.rows()
     return Fitted(
         processor,
         vectors.rows,
         vectors.features,
         seconds,
         mean_random_cosine(rows),
-        mean_random_cosine(processor.transform(rows)),
+        mean_random_cosine(mapped),
         len(rows),
     )
 
@@ -173,6 +176,22 @@ class _Sample:
     def rows(self) -> NDArray[Any]:
         """Return what was kept, float[n, D]."""
         return np.concatenate(self._kept)
+
+    def mapped(
+        self, transform: Callable[[NDArray[Any]], NDArray[np.float32]], path: Path
+    ) -> NDArray[np.float32]:
+        """Return what was kept, mapped; raises DataError naming a row that cannot be."""
+        rows = self.rows()
+        try:
+            return transform(rows)
+        except InputError:
+            for number, row in zip(self._wanted, rows, strict=True):
+                try:
+                    transform(row[None])
+                except InputError as error:
+                    said = str(error).removeprefix("row 0: ")
+                    raise DataError(f"{path}, row {number}: {said}") from error
+            raise
 
 
 def _bar(vectors: VectorFile, what: str, progress: bool) -> tqdm:

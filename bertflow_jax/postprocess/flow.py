@@ -4,22 +4,25 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Self
 
-import flax.traverse_util
 import jax
 import numpy as np
 
+from bertflow_jax.checks import check_switch
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
-from bertflow_jax.embedding_checks import check_embeddings, check_results
-from bertflow_jax.errors import CheckpointError
+from bertflow_jax.embedding_checks import check_embeddings, check_examples
+from bertflow_jax.errors import InputError, shown
 from bertflow_jax.postprocess.base import PureTransform, normal_rows
 from bertflow_jax.postprocess.column_names import check_columns, column_names
-from bertflow_jax.postprocess.flow_functions import compiled_flow, loaded_glow, pure_flow
+from bertflow_jax.postprocess.flow_folder import read_flow, write_flow
+from bertflow_jax.postprocess.flow_functions import (
+    check_variables,
+    compiled_flow,
+    in_few_shapes,
+    loaded_glow,
+    pure_flow,
+)
 from bertflow_jax.postprocess.hub_folder import HubFolder
 from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
-from bertflow_jax.postprocess.storage import DAMAGE, Folder
-
-_FOLDER = Folder("flow")
-_ROWS = 1024  # rows of one device call; shorter inputs are padded to a power of two
 
 
 class Flow(HubFolder, SklearnApi):
@@ -92,8 +95,16 @@ class Flow(HubFolder, SklearnApi):
     def from_variables(
         cls, config: FlowConfig, variables: dict[str, Any], features: int, seed: int = 0
     ) -> "Flow":
-        """Return a flow with these parameters (of `bertflow_jax.flow.glow.init_variables`)."""
+        """Return a flow with these parameters (of `bertflow_jax.flow.glow.init_variables`).
+
+        Raises:
+          InputError: no config, or variables of another flow than its.
+          ConfigError: a field has an impossible value, or D is too small for the levels.
+        """
+        if not isinstance(config, FlowConfig):
+            raise InputError(f"config={shown(config)}: must be a FlowConfig")
         flow = cls(dataclasses.replace(config), seed)
+        check_variables(variables, flow.config, features)
         flow._variables, flow._features = variables, features
         return flow
 
@@ -127,8 +138,11 @@ class Flow(HubFolder, SklearnApi):
           progress: show a progress bar.
 
         Raises:
-          as `fit`.
+          as `fit`; InputError for rows that are none.
         """
+        embeddings = check_embeddings(embeddings)
+        rows = check_examples(rows, len(embeddings))
+        check_switch(progress, "progress")
         # Imported here for the same reason as in `_glow`: optax and orbax.
         from bertflow_jax.training.fit import initial_state, prepare_data
         from bertflow_jax.training.loop import run_fit
@@ -187,13 +201,7 @@ class Flow(HubFolder, SklearnApi):
           WorkdirError: the folder is blank, a file, or cannot be written.
         """
         variables, features = self._fitted()
-        described = {
-            "features": features,
-            "seed": self.seed,
-            "flow": dataclasses.asdict(self.config),
-            "train": dataclasses.asdict(self.train),
-        }
-        _FOLDER.save(folder, described, flax.traverse_util.flatten_dict(variables, sep="/"))
+        write_flow(folder, self.config, self.train, self.seed, variables, features)
 
     @classmethod
     def load(cls, folder: str | Path) -> "Flow":
@@ -204,29 +212,9 @@ class Flow(HubFolder, SklearnApi):
           CheckpointError: a file is damaged, or the arrays do not fit the config or hold a
             number that is not finite.
         """
-        path = _FOLDER.find(folder, cls.name)
-        try:
-            described, flat = _FOLDER.read(path)
-            flow = cls(
-                FlowConfig(**described["flow"]),
-                described["seed"],
-                TrainConfig(**described["train"]),
-            )
-            features = described["features"]
-            # Else a damaged number of steps would be built before it is compared with the arrays.
-            if flow.config.levels * flow.config.depth > len(flat):
-                raise ValueError(
-                    f"levels={flow.config.levels} and depth={flow.config.depth} are more steps "
-                    f"than {_FOLDER.arrays_name} has arrays"
-                )
-            expected = jax.eval_shape(
-                lambda: loaded_glow().init_variables(flow.config, features, 0)
-            )
-        except DAMAGE as error:
-            raise CheckpointError(f"{path}: not a readable flow ({error})") from error
-        _FOLDER.check(path, described, flat, flax.traverse_util.flatten_dict(expected, sep="/"))
-        flow._variables = flax.traverse_util.unflatten_dict(flat, sep="/")
-        flow._features = features
+        config, train, seed, variables, features = read_flow(folder)
+        flow = cls(config, seed, train)
+        flow._variables, flow._features = variables, features
         return flow
 
     def pure(self) -> PureTransform:
@@ -251,13 +239,4 @@ class Flow(HubFolder, SklearnApi):
         if what != "inverse":
             check_columns(rows, self._names)
         rows = check_embeddings(rows, features)
-        compiled = compiled_flow(what, self.config)
-        parts = []
-        for start in range(0, max(len(rows), 1), _ROWS):
-            part = rows[start : start + _ROWS]
-            size = min(_ROWS, 1 << max(0, len(part) - 1).bit_length())
-            padded = np.zeros((size, features), np.float32)
-            padded[: len(part)] = part
-            result = np.asarray(compiled(variables, padded))[: len(part)]
-            parts.append(check_results(result, f"{what} of the flow", start))
-        return np.concatenate(parts)
+        return in_few_shapes(compiled_flow(what, self.config), variables, rows, what)

@@ -2,12 +2,20 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import flax.traverse_util
 import jax
+import numpy as np
 
+from bertflow_jax.checks import check_count
 from bertflow_jax.config import FlowConfig
+from bertflow_jax.embedding_checks import check_results
+from bertflow_jax.errors import InputError, shown
+
+_MOST = 2**31 - 1  # sizes on the device are int32
+_ROWS = 1024  # rows of one device call; shorter inputs are padded to a power of two
 
 
 def loaded_glow() -> Any:
@@ -58,3 +66,52 @@ def _pure(what: str, fields: tuple[Any, ...]) -> Callable[[Any, Any], jax.Array]
 @functools.lru_cache(maxsize=64)
 def _compiled(what: str, fields: tuple[Any, ...]) -> Callable[[Any, Any], jax.Array]:
     return jax.jit(_pure(what, fields))
+
+
+def in_few_shapes(
+    compiled: Callable[[Any, Any], jax.Array], variables: Any, rows: np.ndarray, what: str
+) -> np.ndarray:
+    """Return a compiled function of rows float32[N, D], in calls of a few fixed shapes.
+
+    Raises:
+      InputError: as `check_results`.
+    """
+    parts = []
+    for start in range(0, max(len(rows), 1), _ROWS):
+        part = rows[start : start + _ROWS]
+        size = min(_ROWS, 1 << max(0, len(part) - 1).bit_length())
+        padded = np.zeros((size, rows.shape[1]), np.float32)
+        padded[: len(part)] = part
+        result = np.asarray(compiled(variables, padded))[: len(part)]
+        parts.append(check_results(result, f"{what} of the flow", start))
+    return np.concatenate(parts)
+
+
+def expected_variables(config: FlowConfig, features: int) -> dict[str, jax.ShapeDtypeStruct]:
+    """Return the arrays of a flow over D dimensions, as `params/...` -> shape and type.
+
+    Raises:
+      ConfigError: an impossible config, or too few dimensions for its levels.
+    """
+    found = jax.eval_shape(lambda: loaded_glow().init_variables(config, features, 0))
+    return flax.traverse_util.flatten_dict(found, sep="/")
+
+
+def check_variables(variables: Any, config: FlowConfig, features: int) -> None:
+    """Raise InputError naming the first array that is not as `expected_variables` has it."""
+    if not isinstance(variables, Mapping):
+        raise InputError(f"variables={shown(variables)}: must be a dict of arrays")
+    if check_count(features, "features", 1) > _MOST:
+        raise InputError(f"features={shown(features)}: must be at most {_MOST}")
+    expected = expected_variables(config, features)
+    found = flax.traverse_util.flatten_dict(dict(variables), sep="/")
+    for name in sorted(set(expected) ^ set(map(str, found))):
+        state = "missing" if name in expected else "unexpected"
+        raise InputError(f"variables: {state} array {name!r} of a flow of this config")
+    for name, wanted in expected.items():
+        shape = np.shape(found[name])
+        if shape != wanted.shape:
+            raise InputError(
+                f"variables: {name!r} has shape {shape}, that of a flow of this config over "
+                f"{features} dimensions {wanted.shape}"
+            )

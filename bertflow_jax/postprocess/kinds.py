@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from bertflow_jax.errors import CheckpointError, DataNotFoundError
+from bertflow_jax.errors import CheckpointError, DataNotFoundError, InputError, shown
 from bertflow_jax.hub_access import HubAccess
 from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.affine import AffineProcessor
@@ -69,7 +69,10 @@ def from_pretrained(
     Raises:
       DataNotFoundError: it cannot be had; the text says why.
       CheckpointError: as `load`.
+      InputError: an access that is none.
     """
+    if not isinstance(access, HubAccess | None):
+        raise InputError(f"access={shown(access)}: must be a HubAccess, or None")
     from bertflow_jax.integrations.hub import fetch_processor
 
     return load(fetch_processor(path_or_hub_id, revision, access or HubAccess()))

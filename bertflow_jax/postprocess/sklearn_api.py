@@ -11,40 +11,15 @@ import dataclasses
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Mapping
-from types import MethodType
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertflow_jax.errors import ConfigError, InputError, NotFittedError
-
-
-class NoDensityError(InputError, AttributeError):
-    """A method that needs a density is asked of a post-processor without one.
-
-    An AttributeError too, so that `hasattr` says whether there is one.
-    """
-
-
-class _OfDensities:
-    """A method that is there only where `_is_density()`, as scikit-learn's `available_if`."""
-
-    def __init__(self, function: Callable[..., Any]):
-        self._function = function
-        functools.update_wrapper(self, function)  # type: ignore[arg-type]
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if instance is None:
-            return self._function
-        if not instance._is_density():
-            raise NoDensityError(
-                f"{instance!r} has no {self._function.__name__}: it does not map the embeddings "
-                "to N(0, I), so there is no density; give a search or a cross-validation its own "
-                "scoring=..."
-            )
-        return MethodType(self._function, instance)
+from bertflow_jax.checks import check_switch
+from bertflow_jax.errors import ConfigError, InputError, NotFittedError, shown
+from bertflow_jax.postprocess.densities import OfDensities, no_density
 
 
 class SklearnApi:
@@ -80,7 +55,7 @@ class SklearnApi:
 
     def log_prob(self, embeddings: np.ndarray) -> np.ndarray:
         """Return the log-density of embeddings float[N, D], float32[N] in nats."""
-        raise NotImplementedError
+        raise no_density(self, "log_prob")
 
     def _is_density(self) -> bool:
         """Whether `log_prob` means something."""
@@ -97,7 +72,7 @@ class SklearnApi:
         """
         return self.fit(embeddings, y).transform(embeddings)
 
-    @_OfDensities
+    @OfDensities
     def score_samples(self, embeddings: np.ndarray) -> np.ndarray:
         """Return `log_prob`, float32[N] in nats.
 
@@ -106,7 +81,7 @@ class SklearnApi:
         """
         return self.log_prob(embeddings)
 
-    @_OfDensities
+    @OfDensities
     def score(self, embeddings: np.ndarray, y: object = None) -> float:
         """Return the mean log-density in nats, the score of a search; raises as `score_samples`.
 
@@ -123,7 +98,7 @@ class SklearnApi:
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the arguments of the constructor, and with `deep` what is inside of them."""
         params = {name: getattr(self, name) for name in _arguments(type(self))}
-        if deep:
+        if check_switch(deep, "deep"):
             for name, value in list(params.items()):
                 params.update({f"{name}__{field}": v for field, v in _inside(value).items()})
         return params
@@ -153,7 +128,7 @@ class SklearnApi:
                 inner.setdefault(head, {})[field] = value
         arguments = {**self.get_params(deep=False), **own}
         for name, fields in inner.items():
-            arguments[name] = _replaced(arguments[name], fields)
+            arguments[name] = _replaced(name, arguments[name], fields)
         made = type(self)(**arguments)  # the constructor checks them
         for name, before in self.get_params(deep=False).items():
             if getattr(made, name) != before:
@@ -186,13 +161,13 @@ class SklearnApi:
 
         Raises:
           NotFittedError: before `fit`.
-          InputError: another number of names, or others than those of the fit.
+          InputError: no list, another number of names, or others than those of the fit.
         """
         features, latent = self.features, self.latent_features
         if features is None or latent is None:
             raise not_fitted(f"this {self.name} is not fitted yet: call fit(embeddings)")
         default = [f"x{i}" for i in range(features)] if self._names is None else self._names
-        names = np.array(list(default if input_features is None else input_features), object)
+        names = _as_names(default if input_features is None else input_features)
         if len(names) != features:
             raise InputError(
                 f"input_features should have length equal to number of features ({features}), "
@@ -222,6 +197,19 @@ class SklearnApi:
     def __repr__(self) -> str:
         """Return the constructor call that makes it, without what is the default."""
         return _call(type(self), self.get_params(deep=False))
+
+
+def _as_names(given: Any) -> NDArray[np.object_]:
+    try:
+        # Of text and of a dict a list would make something else than was meant.
+        listed = None if isinstance(given, str | bytes | Mapping) else list(given)
+    except TypeError:
+        listed = None
+    if listed is None:
+        raise InputError(f"input_features={shown(given)}: must be a list of names, or None")
+    names = np.empty(len(listed), object)
+    names[:] = [name if np.ndim(name) == 0 else shown(name) for name in listed]
+    return names
 
 
 def not_fitted(text: str) -> NotFittedError:
@@ -258,9 +246,14 @@ def _inside(value: Any) -> dict[str, Any]:
     return value.get_params() if hasattr(value, "get_params") else {}
 
 
-def _replaced(value: Any, fields: dict[str, Any]) -> Any:
+def _replaced(name: str, value: Any, fields: dict[str, Any]) -> Any:
     """Return the value with other fields; a config is copied, since others may hold it too."""
-    return dataclasses.replace(value, **fields) if _is_config(value) else value.set_params(**fields)
+    if _is_config(value):
+        return dataclasses.replace(value, **fields)
+    if isinstance(value, type) or not hasattr(value, "set_params"):
+        field = next(iter(fields))
+        raise ConfigError(f"{name}={shown(value)} has no fields, and so no {name}__{field}")
+    return value.set_params(**fields)
 
 
 def _call(kind: type, values: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ flow                   a Glow fitted by maximum likelihood
 a+b                    first a, then b, as in standardize+natsv:6
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 
 from bertflow_jax.errors import BertFlowError, ConfigError
 from bertflow_jax.postprocess.base import PostProcessor
@@ -33,6 +33,31 @@ def make_postprocessor(spec: str, flow: Callable[[], PostProcessor]) -> PostProc
     """
     steps = [_one(part.strip(), spec, flow) for part in spec.split("+")]
     return steps[0] if len(steps) == 1 else Compose(steps)
+
+
+def check_different(made: Mapping[str, PostProcessor]) -> None:
+    """Raise ConfigError where two specs mean the same, as `whitening:4` and `whitening:004:1`.
+
+    Args:
+      made: spec -> what `make_postprocessor` made of it.
+    """
+    seen: dict[Hashable, str] = {}
+    for spec, processor in made.items():
+        meant = _meaning(processor)
+        if meant in seen:
+            raise ConfigError(
+                f"--rows={','.join(made)}: {seen[meant]} and {spec} are the same row; name it once"
+            )
+        seen[meant] = spec
+
+
+def _meaning(processor: PostProcessor) -> Hashable:
+    if isinstance(processor, Compose):
+        return tuple(_meaning(step) for step in processor.steps)
+    kind = type(processor).__name__
+    # Of one evaluation all flows have the same settings.
+    own = {} if kind == "Flow" else processor.get_params(deep=False)
+    return kind, tuple(sorted(own.items()))
 
 
 def has_flow(spec: str) -> bool:

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 
 from bertflow_jax.array_files import read_safetensors
 from bertflow_jax.digests import tree_digest
-from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError
+from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError, refusal
 from bertflow_jax.output_places import refuse_link
 from bertflow_jax.paths import user_path
 from bertflow_jax.staging import files_together
@@ -102,6 +102,15 @@ def remove_saved(path: Path, keep: str = "", steps: int = 0) -> None:
         ) from error
 
 
+def unreadable(path: Path, name: str, error: Exception) -> CheckpointError:
+    """Return the error of a folder whose post-processor `name` cannot be read, for a `DAMAGE`."""
+    # The advice of `array_files` is for weights that are downloaded.
+    said = str(error).removesuffix("; download it again")
+    return CheckpointError(
+        f"{path}: not a readable {name} ({said}); copy it again, or fit and save it anew"
+    )
+
+
 class Folder:
     """The two files of one kind of post-processor.
 
@@ -132,7 +141,7 @@ class Folder:
                 write_safetensors(new / self.arrays_name, flat)
                 write_text(new / self.json_name, json.dumps(content, indent=2) + "\n")
         except OSError as error:
-            raise WorkdirError(f"{path} cannot be written: {error.strerror or error}") from error
+            raise WorkdirError(f"{path} cannot be written: {refusal(error)}") from error
 
     def find(self, folder: str | Path, wanted: str) -> Path:
         """Return the folder; `wanted` is what messages call it.
@@ -172,7 +181,10 @@ class Folder:
         file = path / self.arrays_name
         for name in sorted(set(expected) ^ set(arrays)):
             state = "missing" if name in expected else "unexpected"
-            raise CheckpointError(f"{file}: {state} array {name!r}")
+            raise CheckpointError(
+                f"{file}: {state} array {name!r}, which {self.json_name} "
+                f"{'asks for' if name in expected else 'knows nothing of'}; save it anew"
+            )
         for name, leaf in arrays.items():
             if leaf.shape != expected[name].shape:
                 raise CheckpointError(

@@ -5,7 +5,6 @@ width or not finite is an error that names file and row; so is a file that chang
 """
 
 import dataclasses
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,11 +12,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bertflow_jax.data.npy_files import NPY_DAMAGE
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 from bertflow_jax.paths import file_kind
+from bertflow_jax.postprocess.vector_checks import (
+    check_finite,
+    check_shape,
+    check_unchanged,
+    file_state,
+    map_npy,
+)
 
-_MAGIC = b"\x93NUMPY"
 _BLOCK_NUMBERS = 2**22  # numbers of a block: 16 MB of float32
 _BLOCK_ROWS = 8192
 
@@ -107,28 +111,12 @@ class NpyVectors:
                 "[N, D] is needed, a vector a row"
             )
         self.rows, self.features = array.shape
-        _check_shape(path, self.rows, self.features)
+        check_shape(path, self.rows, self.features)
 
     def mapped(self) -> NDArray[Any]:
         """Return the array, memory-mapped; raises DataError where it cannot be."""
         check_unchanged(self.path, self._state)
-        try:
-            with self.path.open("rb") as file:
-                magic = file.read(len(_MAGIC))
-            if magic != _MAGIC:  # numpy would speak of unpickling it
-                what = "is no .npy file" if magic else "is empty"
-                raise DataError(f"{self.path} {what}; save an array float[N, D] with numpy.save")
-            with np.errstate(over="ignore"):  # an absurd shape, which the size of the file refutes
-                array = np.load(self.path, mmap_mode="r", allow_pickle=False)
-        except NPY_DAMAGE as error:
-            if isinstance(error, DataError):
-                raise
-            if "Python objects" in str(error):
-                raise DataError(
-                    f"{self.path} holds Python objects, which are never unpickled here; save the "
-                    "vectors as one numeric array [N, D] (numpy.stack makes one of a list)"
-                ) from error
-            raise DataError(f"{self.path} cannot be read as .npy: {error}") from error
+        array = map_npy(self.path)
         rest = self._state[1] - array.offset - array.nbytes if self._state else 0
         if rest:
             raise DataError(
@@ -159,36 +147,3 @@ class NpyVectors:
 def block_rows(features: int) -> int:
     """Return how many rows of D = features numbers make a block."""
     return max(1, min(_BLOCK_ROWS, _BLOCK_NUMBERS // features))
-
-
-def file_state(path: Path) -> tuple[int, int, int] | None:
-    """Return what differs once a file is replaced or written to; None where it is gone."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def check_unchanged(path: Path, state: tuple[int, int, int] | None) -> None:
-    """Raise DataError where a file is not the one that `file_state` saw.
-
-    Its blocks would be of several versions.
-    """
-    if file_state(path) != state:
-        raise DataError(f"{path} changed while it was read; start again")
-
-
-def _check_shape(path: Path, rows: int, features: int) -> None:
-    if not rows or not features:
-        raise DataError(f"{path} holds no vectors: its array has the shape [{rows}, {features}]")
-
-
-def check_finite(path: Path, vectors: NDArray[Any], first: int) -> None:
-    """Raise DataError naming the first row with NaN or infinity in it, counted from `first`."""
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if bad.size:
-        raise DataError(
-            f"{path}, row {first + bad[0]}: holds NaN or infinity; leave the row out, or make its "
-            "vector again"
-        )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertflow_jax.data.parquet_rows import import_pyarrow_parquet
-from bertflow_jax.errors import BertFlowError, ConfigError, WorkdirError
+from bertflow_jax.errors import BertFlowError, ConfigError, WorkdirError, refusal
 from bertflow_jax.interrupt import held
 from bertflow_jax.output_locks import sole_writer
 from bertflow_jax.output_places import output_folder, refuse_link
@@ -79,9 +79,7 @@ def vector_writer(output: Path, vectors: VectorFile, features: int) -> Iterator[
     except BertFlowError:
         raise
     except OSError as error:
-        raise WorkdirError(
-            f"--output={output} cannot be written: {error.strerror or error}"
-        ) from error
+        raise WorkdirError(f"--output={output} cannot be written: {refusal(error)}") from error
 
 
 @contextlib.contextmanager
@@ -127,4 +125,4 @@ def _parquet(path: Path, vectors: VectorFile, features: int) -> Iterator[Write]:
         with parquet.ParquetWriter(path, schema) as writer:
             yield write
     except pyarrow.ArrowException as error:
-        raise WorkdirError(f"{path} cannot be written: {error}") from error
+        raise WorkdirError(f"{path} cannot be written: {refusal(error)}") from error

@@ -9,13 +9,8 @@ from numpy.typing import NDArray
 
 from bertflow_jax.data.parquet_rows import import_pyarrow_parquet
 from bertflow_jax.errors import DataError
-from bertflow_jax.postprocess.vector_files import (
-    Block,
-    block_rows,
-    check_finite,
-    check_unchanged,
-    file_state,
-)
+from bertflow_jax.postprocess.vector_checks import check_finite, check_unchanged, file_state
+from bertflow_jax.postprocess.vector_files import Block, block_rows
 
 _USUAL = "vector"  # the name that `bertflow_jax.embed` gives
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertflow_jax.checks import check_choice, check_count
-from bertflow_jax.errors import InputError
+from bertflow_jax.errors import InputError, shown
 from bertflow_jax.postprocess.affine import AffineProcessor
 from bertflow_jax.postprocess.moments import Moments
 
@@ -86,7 +86,7 @@ class Whitening(AffineProcessor):
         """Make an unfitted one; raises InputError or ConfigError for an impossible argument."""
         if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 <= alpha <= 1:
             raise InputError(
-                f"alpha={alpha!r}: must be a number from 0 (centring) to 1 (whitening)"
+                f"alpha={shown(alpha)}: must be a number from 0 (centring) to 1 (whitening)"
             )
         check_choice("kind", kind, ("pca", "zca"))
         self.k = None if k is None else check_count(k, "k", 1)

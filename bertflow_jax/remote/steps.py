@@ -21,9 +21,9 @@ from typing import Any
 from bertflow_jax.checkpoint_steps import LocalSteps, is_step
 from bertflow_jax.errors import CheckpointError, WorkdirError
 from bertflow_jax.remote.bucket import BucketFolder
+from bertflow_jax.workdir import CHECKPOINTS
 
 _log = logging.getLogger(__name__)
-CHECKPOINTS = "checkpoints"
 _COMMIT = ".commit.json"
 _UNFINISHED = ".unfinished"
 

@@ -32,7 +32,8 @@ def reproduce(options: Options) -> dict[str, Any]:
     Returns:
       {"table", "title", "rows": {row: {task: {"ours", "published", "difference", ...}}}, "missing":
       {row: {task: reason}}, "skipped": {row: reason} of those without any score, "made": {row: its
-      encoder, seed and dates}, "settings", "provenance", "date"}.
+      encoder, seed and dates}, "settings",
+      "notes": {task: what its data differ in from the published ones}, "provenance", "date"}.
 
     Raises:
       ConfigError, DataNotFoundError: a wrong flag, or no row could be computed. What some rows lack
@@ -57,6 +58,7 @@ def reproduce(options: Options) -> dict[str, Any]:
         "title": table.title,
         **_by_row(results),
         "settings": sources.settings(table),
+        "notes": sources.notes(table),
         "provenance": {
             "command": list(sys.argv),
             "version": source_version(),

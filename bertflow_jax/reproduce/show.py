@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from bertflow_jax.evaluation.comparable import MARK
 from bertflow_jax.evaluation.table import COLUMNS, UNDEFINED, aligned
 from bertflow_jax.reproduce.tables import Table
 
@@ -13,7 +14,7 @@ _DIGITS = 12  # of a digest, enough to tell two apart
 
 def shown(table: Table, found: Mapping[str, Any]) -> list[str]:
     """Return the lines of the table as text, three a row: ours, published, difference."""
-    return [table.title, *aligned(_lines(table, found)), *reasons(found)]
+    return [table.title, *aligned(_lines(table, found)), *_marks(found), *reasons(found)]
 
 
 def markdown(table: Table, found: Mapping[str, Any]) -> str:
@@ -22,7 +23,7 @@ def markdown(table: Table, found: Mapping[str, Any]) -> str:
     lines = [f"# Table {table.number}: {table.title}", ""]
     lines += [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
     lines += [f"| {' | '.join(line)} |" for line in body]
-    why = reasons(found)
+    why = [*(f"\\{note}" for note in _marks(found)), *reasons(found)]
     if why:
         lines += ["", *(f"- {line}" for line in why)]
     return "\n".join([*lines, "", *_provenance(found)]) + "\n"
@@ -49,8 +50,14 @@ def reasons(found: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _marks(found: Mapping[str, Any]) -> list[str]:
+    """Return what the marks of columns mean."""
+    return [f"{MARK} {COLUMNS[task]}: {note}" for task, note in found["notes"].items()]
+
+
 def _lines(table: Table, found: Mapping[str, Any]) -> list[list[str]]:
-    lines = [["", *(COLUMNS.get(task, task) for task in table.tasks)]]
+    marked = [COLUMNS.get(task, task) + MARK * (task in found["notes"]) for task in table.tasks]
+    lines = [["", *marked]]
     for name, scores in found["rows"].items():
         for kind in ("ours", "published", "difference"):
             label = name if kind == "ours" else f"  {kind}"
@@ -64,7 +71,7 @@ def _cell(score: Mapping[str, Any] | None, kind: str) -> str:
     value = score[kind]
     if value is None:
         return UNDEFINED if kind == "ours" else ""
-    return f"{value:+.{_DECIMALS}f}" if kind == "difference" else f"{value:.{_DECIMALS}f}"
+    return f"{value:+z.{_DECIMALS}f}" if kind == "difference" else f"{value:z.{_DECIMALS}f}"
 
 
 def _provenance(found: Mapping[str, Any]) -> list[str]:

@@ -1,11 +1,13 @@
 """What the cells of a table read, and its digests: a replaced file is another file."""
 
+import contextlib
 import dataclasses
 import hashlib
 from pathlib import Path
 from typing import Any
 
 from bertflow_jax.config import Config, DataConfig
+from bertflow_jax.data.published_sizes import data_note
 from bertflow_jax.data.sts import StsTask
 from bertflow_jax.data.text import load_text
 from bertflow_jax.errors import BertFlowError, DataNotFoundError
@@ -86,6 +88,15 @@ class Sources:
             "text": self.fitted_on(row, config),
             "corpus": None if corpus is None else self.file(corpus, "--corpus"),
         }
+
+    def notes(self, table: Table) -> dict[str, str]:
+        """Return task -> what its data differ in from those of the published scores."""
+        found = {}
+        for name in table.tasks:
+            with contextlib.suppress(BertFlowError):  # its cells say why
+                task = self.task(name, table.splits)
+                found[name] = data_note(name, {k: len(pairs) for k, pairs in task.subsets.items()})
+        return {name: note for name, note in found.items() if note is not None}
 
     def settings(self, table: Table) -> dict[str, Any]:
         """Return what the rows of one table file have in common; tasks without data are left out.

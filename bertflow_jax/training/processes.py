@@ -12,13 +12,20 @@ import numpy as np
 
 from bertflow_jax import distributed
 from bertflow_jax.checkpoint import CheckpointStore, Records
+from bertflow_jax.checkpoint_steps import LocalSteps
 from bertflow_jax.config import Config
 from bertflow_jax.errors import BertFlowError, ConfigError, DataError, WorkdirError
 from bertflow_jax.interrupt import Interrupt
 from bertflow_jax.remote.address import Address, remote_address
 from bertflow_jax.scores import Score
 from bertflow_jax.training.metrics import MetricsWriter
-from bertflow_jax.workdir import METRICS_FILE, clear_workdir, lock_workdir, prepare_workdir
+from bertflow_jax.workdir import (
+    CHECKPOINTS,
+    METRICS_FILE,
+    clear_workdir,
+    lock_workdir,
+    prepare_workdir,
+)
 
 _log = logging.getLogger(__name__)
 if TYPE_CHECKING:
@@ -49,15 +56,17 @@ class Held:
       folder: where the first process reads and writes: the workdir itself, or for one in a bucket
         a temporary folder, see `remote`.
       remote: in the first process, of a workdir in a bucket.
+      steps: in the first process, of a local workdir; nothing is written to one that is lost.
     """
 
     place: Path | Address
     folder: Path
     remote: "RunWorkdir | None" = None
+    steps: LocalSteps | None = None
 
     def store(self, keep: int | None, keep_best: int) -> CheckpointStore:
         """Return the checkpoints of the workdir."""
-        steps = None if self.remote is None else self.remote.steps
+        steps = self.steps if self.remote is None else self.remote.steps
         return CheckpointStore(self.folder, keep, keep_best, steps)
 
     def begin(self, store: CheckpointStore, *, resume: bool) -> bool:
@@ -97,10 +106,20 @@ class Held:
             metrics.unlink()
 
     def clear(self) -> None:
-        """Delete what is in the workdir; all processes call it, the first one acts."""
-        distributed.share(
-            lambda: clear_workdir(self.folder) if self.remote is None else self.remote.clear()
-        )
+        """Delete what is in the workdir; all processes call it, the first one acts.
+
+        Raises:
+          WorkdirError: it is no longer the one that was locked, or cannot be emptied.
+        """
+
+        def act() -> None:
+            if self.remote is not None:
+                self.remote.clear()
+            elif self.steps is not None:
+                self.steps.ready()
+                clear_workdir(self.folder)
+
+        distributed.share(act)
 
     def publish(self) -> None:
         """Upload what is not in the bucket yet; all processes call it when the run is done.
@@ -115,19 +134,21 @@ class Held:
 def first_holds(place: Path | Address) -> Iterator[Held]:
     """Hold the workdir in the first process; see `workdir.lock_workdir` and `remote.workdir`."""
     remote: RunWorkdir | None = None
+    steps: LocalSteps | None = None
     with contextlib.ExitStack() as stack:
 
         def hold() -> str:
-            nonlocal remote
+            nonlocal remote, steps
             if not isinstance(place, Address):
-                stack.enter_context(lock_workdir(place))
+                lock = stack.enter_context(lock_workdir(place))
+                steps = LocalSteps(place / CHECKPOINTS, lock.check)
                 return str(place)
             from bertflow_jax.remote.workdir import RunWorkdir
 
             remote = stack.enter_context(RunWorkdir(place))
             return str(remote.folder)
 
-        held = Held(place, Path(distributed.share(hold)), remote)
+        held = Held(place, Path(distributed.share(hold)), remote, steps)
         try:
             yield held
         except BertFlowError:

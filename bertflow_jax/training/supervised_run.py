@@ -97,7 +97,9 @@ def train_encoder(
     if overwrite:
         section = config.supervision
         paths = {"supervision.path": section.path, "supervision.dev_path": section.dev_path}
-        check_inputs_outside(place, {**paths, "encoder.path": config.encoder.path})
+        check_inputs_outside(
+            place, {**paths, "encoder.path": config.encoder.path, "cache_dir": config.cache_dir}
+        )
     loss = supervised_part(config)
     use_compilation_cache()
     pairs, (dev_pairs, metric), encoder = distributed.together(

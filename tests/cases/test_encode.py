@@ -7,7 +7,7 @@ from encoder.conftest import SMALL, VOCAB, random_params, write_bert
 from tokenizers_made import load, write
 
 from bertflow_jax.data.batches import BatchShapes, make_batches
-from bertflow_jax.data.tokens import check_text, iter_texts
+from bertflow_jax.data.texts import check_text, iter_texts
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder import parse_pooling
 from bertflow_jax.encoder.pooling import pool_layers, pool_tokens

@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib.util
-import json
 import os
 import re
 import shlex
@@ -13,9 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from documents.fast_bash import fast_bash
+from errors_page_files import make_files
 from struck import struck
 
 from bertflow_jax import cli
@@ -96,46 +95,7 @@ def place(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("place")
     for name in ("train.py", "evaluate.py", "configs"):
         (folder / name).symlink_to(ROOT / name)
-    for name in ("folder", "full", "site", "locked", "linked"):
-        (folder / name).mkdir()
-    (folder / "linked" / ".lock").symlink_to("../one.txt")
-    (folder / "circle").symlink_to("circle")
-    (folder / "done" / "checkpoints" / "10" / "state").mkdir(parents=True)
-    (folder / ".mine.npy.partial").mkdir()
-    (folder / ".mine.npy.partial" / "notes.txt").write_text("mine")
-    (folder / "links").mkdir()
-    for name in ("results.json", "index.json", "postprocess.json"):
-        (folder / "links" / name).symlink_to("../one.txt")
-    (folder / "link.npy").symlink_to("one.txt")
-    (folder / "link.png").symlink_to("none.png")
-    texts = {
-        "full/notes.txt": "mine",
-        "site/index.json": '{"precious": 1}',
-        "locked/.lock": "mylock",
-        "empty.txt": "",
-        "one.txt": "one line\n",
-        "number.py": "def get_config():\n    return 3\n",
-        "given.txt": "".join(f"Sentence number {n}.\n" for n in range(20)),
-        "rows.jsonl": '{"text": "a"}\n{"other": "b"}\n',
-        "null.jsonl": '{"text": "a"}\n{"text": null}\n',
-        "twice.csv": "text,text\na,b\n",
-        "twice.jsonl": '{"text": "a", "text": "b"}\n',
-        "zero.csv": "0,n\na,1\n",
-        "text.npy": "hello",
-    }
-    for name, text in texts.items():
-        (folder / name).write_text(text, "utf-8")
-    (folder / "latin.txt").write_bytes(b"caf\xe9 au lait\nx\n")
-    (folder / "mac.csv").write_bytes(b"text,n\ra,1\r")
-    (folder / "bad.txt.gz").write_bytes(b"\x1f\x8bno gzip")
-    vectors = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
-    np.save(folder / "given.npy", vectors)
-    np.save(folder / "nan.npy", vectors * np.nan)
-    np.save(folder / "equal.npy", np.ones((50, 8), np.float32))
-    (folder / "damaged").mkdir()
-    np.save(folder / "damaged" / "part-00000-of-00001.npy", vectors)
-    listed = {"file": "part-00000-of-00001.npy", "start": 0, "stop": 64, "sha256": "0" * 64}
-    (folder / "damaged" / "index.json").write_text(json.dumps({"parts": [listed]}))
+    make_files(folder)
     return folder
 
 
@@ -170,7 +130,10 @@ def test_a_row_is_what_the_command_does(row, bash, place):
         assert re.search("^error: ", done.stdout, re.MULTILINE)
         assert listing(place) == before
     else:
-        (place / "vectors.npy").unlink()
+        made = {Path(name).parts[0] for name in set(listing(place)) - set(before)}
+        assert made
+        for name in made:
+            shutil.rmtree(place / name) if (place / name).is_dir() else (place / name).unlink()
 
 
 def limited(limit: int, line: str) -> str:

@@ -18,6 +18,7 @@ from reference_flows import max_difference
 
 from bertflow_jax.checkpoint import CheckpointStore
 from bertflow_jax.errors import CheckpointError, WorkdirError
+from bertflow_jax.interrupt import heeded
 from bertflow_jax.workdir import UNFINISHED_SAVE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,6 +107,32 @@ def test_results_that_orbax_lost_are_not_printed(store, read, caplog):
     assert not caplog.records
     asyncio.run(lose("of somebody else"))
     assert "of somebody else" in caplog.text
+
+
+class _Fails:
+    """Raises where nobody can catch it, as a callback of tensorstore's threads does."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def __del__(self):
+        raise self._error
+
+
+def test_what_a_failed_operation_leaves_is_not_printed_after_the_command(store, read, monkeypatch):
+    """Bug: the end of a command took the filter away, and late arrays printed tracebacks."""
+    shown = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: shown.append(str(found.exc_value)))
+    for path in _data_files(store, 2):
+        _flip(path)
+    for _ in range(2):
+        with heeded():
+            assert read(store)[0] == 1
+        _Fails(RuntimeError("Event loop is closed"))
+        _Fails(RuntimeError("of somebody else"))
+        # Nor is the command there any more, to which Ctrl-C would be sent once more.
+        _Fails(KeyboardInterrupt("of nobody"))
+    assert shown == ["of somebody else", "of nobody"] * 2
 
 
 def test_leftovers_of_a_killed_save(store, read, caplog):
@@ -203,8 +230,11 @@ def test_c05_a_full_disk(small_disk, tmp_path):
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
-    assert f"error: checkpoint {run}/checkpoints/" in done.stderr
-    assert "could not be written" in done.stderr
+    said = (
+        rf"^error: checkpoint {run}/checkpoints/\d+ could not be written: No space left on device; "
+        "earlier checkpoints are kept; make room, or name another --workdir$"
+    )
+    assert re.search(said, done.stderr, re.MULTILINE), done.stderr
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr
     store = CheckpointStore(run)

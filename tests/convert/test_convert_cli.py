@@ -16,7 +16,7 @@ from tf_bundle_writer import write_bundle
 from bertflow_jax import Flow, FlowConfig, SentenceEncoder
 from bertflow_jax.convert.flow_layouts import PORT, RELEASED
 from bertflow_jax.convert.run import ConvertOptions, run_convert
-from bertflow_jax.errors import ConfigError, InputError, WorkdirError
+from bertflow_jax.errors import ConfigError, DataNotFoundError, InputError, WorkdirError
 from bertflow_jax.evaluation.options import EvalOptions, output_folder
 from bertflow_jax.evaluation.report import _model_name
 from bertflow_jax.evaluation.run import run_evaluation
@@ -199,6 +199,24 @@ def test_a_users_mistake_is_one_line_and_exit_code_2(flow_alone, tmp_path):
     assert done.stderr.startswith(f"error: --levels=3 contradicts {flow_alone}")
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_what_is_there_but_no_file_is_named(tmp_path):
+    """Bug: a pipe, a device or a folder "not found", which the user sees lying there."""
+    os.mkfifo(tmp_path / "pipe.bin")
+    (tmp_path / "port" / "glow.bin").mkdir(parents=True)
+    os.mkfifo(tmp_path / "model.index")
+    for fields, said in (
+        ({"flow": str(tmp_path / "pipe.bin")}, r"pipe\.bin is a pipe or a device"),
+        ({"flow": "/dev/null"}, "--flow=/dev/null: /dev/null is a pipe or a device"),
+        ({"flow": str(tmp_path / "port")}, r"glow\.bin is a folder"),
+        ({"checkpoint": "/dev/null"}, "/dev/null is a pipe or a device"),
+        ({"checkpoint": str(tmp_path / "model")}, r"model\.index is a pipe or a device"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            convert(tmp_path / "out", **fields)
+    with pytest.raises(DataNotFoundError, match="not found"):
+        convert(tmp_path / "out", flow=str(tmp_path / "none.bin"))
 
 
 def test_the_ports_pooling_is_told(tmp_path, capsys):

@@ -42,7 +42,7 @@ def _tokenizer(folder, tmp_path, max_length, side="right", added=()):
     backend.save(str(tmp_path / "tokenizer.json"))
     backend.enable_truncation(max_length, direction=side)
     ours = TextTokenizer.from_folder(
-        tmp_path, vocab_size=99_999, positions=max_length, max_length=max_length
+        tmp_path, vocab_size=8193, positions=max_length, max_length=max_length
     )
     return ours, backend
 

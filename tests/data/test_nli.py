@@ -132,7 +132,7 @@ def test_columns_and_label_names_of_the_users_own(tmp_path):
         ("a.tsv", "sentence1\tsentence2\tlabel\nx\ty\t-\n", {}, "no pair with a label"),
         ("a.jsonl", "{broken\n", {}, r"line 1: not JSON"),
         ("a.jsonl", "[1]\n", {}, r"line 1: an object"),
-        ("a.jsonl", jsonl([("x", None, "neutral")]), {}, r"line 1: 'sentence2' is NoneType"),
+        ("a.jsonl", jsonl([("x", None, "neutral")]), {}, r"line 1: 'sentence2' is null"),
         ("a.jsonl", jsonl([("x", "y", None)]), {}, r"line 1: 'gold_label' is null"),
         (
             "a.jsonl",

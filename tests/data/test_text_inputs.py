@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bertflow_jax.data.tokens import iter_texts
+from bertflow_jax.data.texts import iter_texts
 
 
 def test_lists_iterators_and_columns():

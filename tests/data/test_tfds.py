@@ -344,6 +344,7 @@ def test_a_run_goes_on_from_another_folder_and_never_deletes_its_text(made, tmp_
     config = Config(data=DataConfig(path="tfds:tfds", task="stsb"))
     assert run.absolute_paths(config).data.path == f"tfds:{made[1]}"
     folder = copy_of(made, tmp_path)
+    (tmp_path / "metrics.jsonl").touch()
     config.data.path = f"tfds:{folder}"
     with pytest.raises(WorkdirError, match=r"would delete data\.path"):
         run.train(config, tmp_path, overwrite=True)

@@ -87,10 +87,11 @@ def test_digest_sees_the_vocabulary_not_the_length(tmp_path):
 
 def test_id_beyond_the_embedding_table(tmp_path):
     """Catches jax's clamp: the token would silently be another word."""
-    tokenizer = load(write(tmp_path / "a"), vocab_size=len(UNCASED) - 1)
+    added = {"newword": len(UNCASED)}
+    tokenizer = load(write(tmp_path / "a", added_tokens=added), vocab_size=len(UNCASED))
     tokenizer(["word", "漢"])
-    with pytest.raises(InputError, match=rf"row 1: token '字' has id {len(UNCASED) - 1}"):
-        tokenizer(["word", "字"])
+    with pytest.raises(InputError, match=rf"row 1: token 'newword' has id {len(UNCASED)}"):
+        tokenizer(["word", "newword"])
 
 
 @pytest.mark.parametrize(

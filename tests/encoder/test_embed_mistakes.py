@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bertflow_jax.data.rows import open_rows
-from bertflow_jax.data.tokens import iter_texts
+from bertflow_jax.data.texts import iter_texts
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.embed_job import EmbedJob
 from bertflow_jax.errors import BertFlowError, ConfigError, DataNotFoundError, InputError

@@ -1,6 +1,8 @@
 """What holds for every list of texts and every pair of embeddings."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from bertflow_jax import SentenceEncoder
+from bertflow_jax.data.sts import load_task
 
 words = st.sampled_from([*"abcdefgh", "the", "dog", "dogs", ".", "[SEP]", "[PAD]", "漢", "\n", "?"])
 texts_of = st.lists(
@@ -100,3 +103,19 @@ def test_other_similarities_are_those_of_float64(folder_encoder, a, b, kind):
 @pytest.fixture(scope="module")
 def folder_encoder(folder):
     return SentenceEncoder.from_pretrained(folder)
+
+
+def test_bfloat16_moves_a_vector_as_far_as_the_page_says():
+    """Catches the largest coordinate of a difference given as the length of the difference."""
+    root = Path(__file__).resolve().parents[2]
+    texts = load_task("everyday").sentences[:200]
+    exact, rounded = (
+        SentenceEncoder.from_pretrained("mini_bert", "first_last", dtype=dtype).encode(texts)
+        for dtype in ("float32", "bfloat16")
+    )
+    shares = np.linalg.norm(rounded - exact, axis=1) / np.linalg.norm(exact, axis=1)
+    assert shares.mean() == pytest.approx(0.0025, abs=2e-4)
+    assert 0.0028 < shares.max() < 0.0045
+    for page in ("large-corpora.md", "benchmarks.md"):
+        text = " ".join((root / "docs" / page).read_text("utf-8").split())
+        assert re.search(r"first_last`.{0,60}0\.25 %|0\.25 %.{0,60}first_last`", text), page

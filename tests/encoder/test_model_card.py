@@ -10,6 +10,7 @@ from huggingface_hub import ModelCard
 
 from bertflow_jax import Compose, Flow, FlowConfig, SentenceEncoder, Standardize, Whitening
 from bertflow_jax.config import Config, EncoderConfig
+from bertflow_jax.data.tfds_builders.releases import RELEASES
 from bertflow_jax.errors import BertFlowError, InputError
 from bertflow_jax.flow.glow import init_variables
 from bertflow_jax.integrations.card_facts import public
@@ -96,6 +97,29 @@ def test_scores_as_the_hub_reads_them(white):
     assert "This model is the row `whitening`." in read.text
     assert "| post-processor | `Whitening(k=3)` |" in read.text
     assert "trust_remote_code" not in read.text
+
+
+def test_scores_of_other_pairs_are_not_published(white):
+    """Catches a score of part of a data set that a leaderboard takes for one of the whole."""
+    metrics = results_of(white)
+    subsets = {name: {"pairs": n} for name, n in RELEASES["sts12"].sizes.items()}
+    row = metrics["rows"]["whitening"]
+    row["stsb"]["subsets"] = {"dev": {"pairs": 1500}}
+    row["sickr"] = {**scores(60.0, 61.0), "subsets": {"test": {"pairs": 499}}}
+    row["sts12"] = {**scores(30.0, 31.0), "subsets": subsets}
+    row["sts13"] = {**scores(51.42, 52.0), "subsets": {"headlines": {"pairs": 750}}}
+
+    def card():
+        return ModelCard(make_card(CardFields(metrics=metrics).card(white, "org/white")))
+
+    found = {r.dataset_type: r.dataset_split for r in card().data.eval_results}
+    assert found == {"stsb": "dev", "sts12": None, "qnli": "dev"}
+    text = card().text
+    assert r"| STS-B\* | SICK-R\* | STS12 | STS13\* | Avg\* | QNLI |" in text
+    assert r"\* STS-B: scored on dev: not comparable with scores of test." in text
+    assert r"\* STS13: subsets FNWN, OnWN are missing: not comparable" in text
+    subsets["MSRvid2"] = {"pairs": 750}
+    assert {r.dataset_type for r in card().data.eval_results} == {"stsb", "qnli"}
 
 
 def test_no_folder_of_a_machine(white):

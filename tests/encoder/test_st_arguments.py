@@ -174,3 +174,16 @@ def test_the_tokenizer_is_the_one_people_know(encoder, model):
 
 def test_dimension_is_that_of_the_vectors(encoder):
     assert encoder.get_sentence_embedding_dimension() == encoder.get_embedding_dimension() == 16
+
+
+def test_more_dimensions_than_there_are_keep_all_and_say_so(encoder, caplog):
+    """Catches 16 numbers where 99 were asked for, without a word."""
+    vectors = encoder.encode(TEXTS, truncate_dim=99)
+    np.testing.assert_array_equal(vectors, encoder.encode(TEXTS))
+    assert caplog.messages == [
+        "truncate_dim=99: the vectors have 16 dimensions and keep all, as they do in "
+        "sentence-transformers"
+    ]
+    caplog.clear()
+    encoder.encode(TEXTS, truncate_dim=16)
+    assert caplog.messages == []

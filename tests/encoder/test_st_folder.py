@@ -1,6 +1,7 @@
 """Folders of save_pretrained in the installed sentence-transformers, and read back here."""
 
 import dataclasses
+import hashlib
 import importlib
 import json
 import logging
@@ -329,3 +330,122 @@ def test_a_fitted_flow_on_a_real_encoder(tmp_path, st_vectors):
     both = encoder.with_postprocess(flow.fit(encoder.encode(sentences)))
     both.save_pretrained(tmp_path)
     np.testing.assert_allclose(st_vectors(tmp_path), both.encode(TEXTS), atol=1e-4)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first_last"])
+def test_a_post_processor_beside_another_encoder_is_refused(bert_folder, tmp_path, pooling):
+    """Catches vectors of one encoder put through a map that was fitted on those of another."""
+    encoder = SentenceEncoder.from_pretrained(bert_folder(), pooling=pooling)
+    white = encoder.with_postprocess(Whitening(k=3).fit(encoder.encode(texts())))
+    white.save_pretrained(tmp_path / "saved")
+    other = SentenceEncoder.from_pretrained(bert_folder("other", seed=3), pooling=pooling)
+    other.save_pretrained(tmp_path / "other")
+    settings = "bertflow_jax.json"
+
+    def edited(**fields):
+        def edit(folder):
+            said = json.loads((folder / settings).read_text())
+            (folder / settings).write_text(json.dumps({**said, **fields}))
+
+        return edit
+
+    def swapped(folder):
+        shutil.copy(tmp_path / "other" / "model.safetensors", folder)
+
+    def heads(folder):
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "num_attention_heads": 1}))
+
+    def words(folder):
+        text = (folder / "tokenizer.json").read_text()
+        text = text.replace('"dog": ', '"DOG": ').replace('"a": ', '"dog": ')
+        (folder / "tokenizer.json").write_text(text.replace('"DOG": ', '"a": '))
+
+    changes = {
+        "its weights (fine-tuned or replaced since)": swapped,
+        "num_attention_heads 1": heads,
+        "its tokenizer": words,
+        "max_length 7": edited(max_length=7),
+        "lower_first True": edited(lower_first=True),
+        "bertflow_jax.json says pooling layers=(": edited(pooling="cls"),
+        "bertflow_jax.json says normalize True": edited(normalize=True),
+    }
+    for said, change in changes.items():
+        folder = tmp_path / "changed"
+        shutil.copytree(tmp_path / "saved", folder)
+        change(folder)
+        with pytest.raises((CheckpointError, ConfigError)) as caught:
+            SentenceEncoder.from_pretrained(folder)
+        assert said in str(caught.value)
+        # The words of the message are the way on.
+        assert SentenceEncoder.from_pretrained(folder, pooling=pooling).processor is None
+        shutil.rmtree(folder)
+    same = SentenceEncoder.from_pretrained(tmp_path / "saved", max_length=9, dtype="bfloat16")
+    assert same.processor is not None
+
+
+def test_pooling_changed_in_both_files_is_seen_by_the_record(bert_folder, tmp_path):
+    """Catches a check that only compares the two files with each other."""
+    encoder = SentenceEncoder.from_pretrained(bert_folder(), pooling="first_last")
+    white = encoder.with_postprocess(Whitening(k=3).fit(encoder.encode(texts())))
+    white.save_pretrained(tmp_path)
+    for name, fields in (
+        ("bertflow_jax.json", {"pooling": "last2"}),
+        ("1_LayerPooling/config.json", {"layers": [2, 3]}),
+    ):
+        said = json.loads((tmp_path / name).read_text())
+        (tmp_path / name).write_text(json.dumps({**said, **fields}))
+    with pytest.raises(CheckpointError, match=r"saved with: pooling layers=\(2,3\),mean\. Give"):
+        SentenceEncoder.from_pretrained(tmp_path)
+
+
+def test_pooling_of_several_layers_is_compared_without_a_post_processor(bert_folder, tmp_path):
+    """Catches vectors that differ from those of sentence-transformers, in a folder alone."""
+    SentenceEncoder.from_pretrained(bert_folder(), pooling="first_last").save_pretrained(tmp_path)
+    SentenceEncoder.from_pretrained(tmp_path)
+    file = tmp_path / "bertflow_jax.json"
+    said = json.loads(file.read_text())
+    file.write_text(json.dumps({**said, "pooling": "cls"}))
+    with pytest.raises(ConfigError, match=r"says pooling layers=\(\d\),cls, but .*modules\.json"):
+        SentenceEncoder.from_pretrained(tmp_path)
+
+
+def test_an_older_folder_loads_with_a_warning(encoder, tmp_path, caplog):
+    """Catches folders that were saved before the encoder was noted, and cannot be read now."""
+    white = encoder.with_postprocess(Whitening(k=3).fit(encoder.encode(texts())))
+    white.save_pretrained(tmp_path)
+    file = tmp_path / "bertflow_jax.json"
+    said = json.loads(file.read_text())
+    assert caplog.text == ""
+    del said["postprocess"]["encoder"]
+    old = hashlib.sha256((tmp_path / "2_Dense" / "model.safetensors").read_bytes()).hexdigest()
+    old = hashlib.sha256(f"2_Dense {old}\n".encode()).hexdigest()
+    said["postprocess"]["modules_sha256"] = old
+    file.write_text(json.dumps(said))
+    same = SentenceEncoder.from_pretrained(tmp_path)
+    np.testing.assert_array_equal(same.encode(TEXTS), white.encode(TEXTS))
+    assert "did not note the encoder" in caplog.text
+
+
+def test_fine_tuned_by_sentence_transformers_it_asks_for_a_new_fit(encoder, tmp_path):
+    """Catches a map fitted on the vectors of before that is applied to those of after."""
+    package = pytest.importorskip("sentence_transformers", reason="not installed")
+    import torch
+
+    white = encoder.with_postprocess(Whitening(k=3).fit(encoder.encode(texts())))
+    white.save_pretrained(tmp_path)
+    model = package.SentenceTransformer(str(tmp_path), device="cpu")
+    model.save_pretrained(str(tmp_path), create_model_card=False)
+    same = SentenceEncoder.from_pretrained(tmp_path)  # nothing was trained
+    np.testing.assert_allclose(same.encode(TEXTS), white.encode(TEXTS), atol=1e-5)
+    with torch.no_grad():
+        next(model[0].parameters()).mul_(1.5)
+    model.save_pretrained(str(tmp_path), create_model_card=False)
+    with pytest.raises(CheckpointError, match=r"its weights \(fine-tuned or replaced since\)"):
+        SentenceEncoder.from_pretrained(tmp_path)
+    tuned = SentenceEncoder.from_pretrained(tmp_path, pooling="mean")
+    again = tuned.with_postprocess(Whitening(k=3).fit(tuned.encode(texts())))
+    again.save_pretrained(tmp_path)
+    found = SentenceEncoder.from_pretrained(tmp_path).encode(TEXTS)
+    np.testing.assert_allclose(found, again.encode(TEXTS), atol=1e-6)
+    assert np.abs(found - white.encode(TEXTS)).max() > 1e-3

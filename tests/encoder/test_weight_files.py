@@ -207,6 +207,31 @@ def test_w11_pickled_code_is_refused_and_never_run(tmp_path, zipped):
     assert not marker.exists()
 
 
+def test_a_pickle_of_another_protocol_is_one_message(tmp_path, recwarn):
+    """Bug: two lines of PyTorch's own above the error, about opening an issue there."""
+    pytest.importorskip("torch", reason="a .bin file needs torch")
+    path = tmp_path / "pytorch_model.bin"
+    path.write_bytes(pickle.dumps({"x": Trap(tmp_path / "marker")}, protocol=4))
+    with pytest.raises(WeightsError, match="not a plain state dict"):
+        read_weights(path)
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+@pytest.mark.parametrize("member", ["../../pwned", "/pwned", "a/..\\pwned"])
+def test_a_member_that_leads_out_of_the_archive_is_named(tmp_path, member):
+    """Bug: called truncated, so that the same file is downloaded again and again."""
+    torch = pytest.importorskip("torch", reason="a .bin file needs torch")
+    path = tmp_path / "pytorch_model.bin"
+    torch.save({"x": torch.ones(2)}, path)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(member, "x")
+    with pytest.raises(WeightsError) as caught:
+        read_weights(path)
+    assert f"its member {member!r} leads out of the archive" in str(caught.value)
+    assert "truncated" not in str(caught.value)
+    assert "download" not in str(caught.value)
+
+
 def test_w11_whole_module_and_plain_values_are_refused(tmp_path):
     torch = pytest.importorskip("torch", reason="a .bin file needs torch")
     path = tmp_path / "pytorch_model.bin"

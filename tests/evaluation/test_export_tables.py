@@ -5,6 +5,10 @@ import re
 import pytest
 
 from bertflow_jax.evaluation.export_tables import latex_table, markdown_table, write_tables
+from bertflow_jax.evaluation.table import format_table
+from bertflow_jax.integrations.card_metrics import eval_results
+from bertflow_jax.reproduce.show import shown
+from bertflow_jax.reproduce.tables import Table
 
 
 def score(spearman, everything=None):
@@ -69,6 +73,23 @@ def test_undefined_and_missing_scores():
     assert flow == ["flow", "**-5.00**", "--", "--"]
 
 
+def test_a_score_that_rounds_to_zero_has_no_sign():
+    # Bug: -0.00 beside 0.00, of which one looks worse.
+    found = results(raw={"stsb": score(-0.001)}, flow={"stsb": score(0.001)})
+    found["mean_random_cosine"] = {"raw": -0.0001}
+    assert markdown_cells(markdown_table(found))[2:] == [
+        ["raw", "**0.00**"],
+        ["flow", "**0.00**"],
+    ]
+    assert "-0.00" not in latex_table(found) + format_table(found)
+    assert "random pairs: raw 0.000" in format_table(found)
+    assert str(eval_results(found, "raw")[0].metric_value) == "0.0"
+    cell = {"ours": -0.001, "published": -0.001, "difference": -0.001}
+    reproduced = {"rows": {"raw": {"stsb": cell}}, "notes": {}, "skipped": {}, "missing": {}}
+    lines = [line.split()[-1] for line in shown(Table(5, "t", ("stsb",), ()), reproduced)]
+    assert lines[2:] == ["0.00", "0.00", "+0.00"]
+
+
 def test_labelled_tasks_have_their_auc():
     # Bug: tables without a column for qnli, mrpc and qqp, whose caption speaks of Spearman.
     qnli = {"auc": 70.0, "pairs": 3}
@@ -100,7 +121,7 @@ def test_captions_say_what_decided_the_numbers():
     assert "standardize, flow: fitted on each task's own text, splits train." in text
     assert "standard deviation (n - 1) over 3 seeds" in text
     assert markdown_cells(text)[0][3] == r"STS12\*"
-    assert "STS12: on all text of the task" in text
+    assert "STS12: fitted on all text of the task" in text
     manifest = {"task": "stsb", "splits": ["train", "dev"], "path": "x"}
     fitted = {**fitted, "fit": "stsb", "whole_text": [], "text": {"sts12": manifest}}
     text = markdown_table(results(model={"fitted": fitted}, raw=RAW, standardize=RAW, flow=flow))

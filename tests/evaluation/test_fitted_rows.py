@@ -10,7 +10,13 @@ from bertflow_jax.data.sts import load_task
 from bertflow_jax.data.text import TextCorpus
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.evaluation import run
-from bertflow_jax.evaluation.fitted_rows import FitTexts, _mean, load_fit_texts, score_rows
+from bertflow_jax.evaluation.fitted_rows import (
+    FitTexts,
+    _mean,
+    check_rows,
+    load_fit_texts,
+    score_rows,
+)
 from bertflow_jax.evaluation.options import EvalOptions
 from bertflow_jax.evaluation.run import run_evaluation
 from bertflow_jax.evaluation.table import format_table
@@ -189,13 +195,13 @@ def test_fit_splits_do_not_apply_to_a_year(data_dir, tmp_path, caplog, capsys):
     assert results["model"]["fitted"]["whole_text"] == ["sts12"]
     printed = capsys.readouterr().out
     assert "STS12*" in printed
-    assert "*: fitted on all text of the task" in printed
+    assert "* STS12: fitted on all text of the task" in printed
     assert r"STS12\*" in (tmp_path / "out" / "table.md").read_text()
     caplog.clear()
     chosen = options(data_dir, tmp_path, rows=("center",), fit_splits=("train",), tasks=("stsb",))
     run_evaluation(chosen)
     assert "does not apply" not in caplog.text
-    assert "*" not in capsys.readouterr().out
+    assert "fitted on all text" not in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("numbers")
@@ -217,6 +223,15 @@ def test_the_isotropy_names_its_task(data_dir, tmp_path, capsys):
         ({"rows": ("center:3",)}, "takes 0 number"),
         ({"rows": ("center", "center")}, "named twice"),
         ({"rows": ("center", "")}, "is blank"),
+        (
+            {"rows": ("whitening:4", "center", "whitening:004")},
+            "whitening:4 and whitening:004 are the same row",
+        ),
+        ({"rows": ("whitening:4:1", "whitening:4")}, "are the same row"),
+        ({"rows": ("natsv", "natsv:1")}, "natsv and natsv:1 are the same row"),
+        ({"rows": ("whitening:all:0", "whitening:all:0.0")}, "are the same row"),
+        ({"rows": ("center+flow", "center + flow")}, "are the same row"),
+        ({"rows": ("flow",), "seeds": ("0", "00")}, "--seeds=0,00: a seed is named twice"),
         ({"fit": "stsb"}, "give --rows too"),
         ({"rows": ("center",), "fit": "nothing"}, "nor a text file"),
         ({"rows": ("center",), "fit": "run"}, "an encoder has none"),
@@ -235,6 +250,13 @@ def test_wrong_flags(data_dir, tmp_path, fields, message):
         run_evaluation(options(data_dir, tmp_path, **fields))
 
 
+def test_rows_that_differ_are_not_taken_for_the_same():
+    """Catches a comparison that leaves out a number, the order or the kind."""
+    rows = "center standardize natsv:2 natsv:3 whitening whitening:4 whitening:4:0.5 zca:4 pca:4 "
+    rows += "truncate:4 block_mean:4 flow center+flow center+whitening:4 standardize+natsv:2 "
+    check_rows((rows + "natsv:2+standardize").split())
+
+
 def test_names_give_what_they_say():
     """Catches an alpha taken for a k, and PCA where ZCA is named."""
     half = make_postprocessor("whitening:all:0.5", Standardize)
@@ -242,8 +264,9 @@ def test_names_give_what_they_say():
     zca = make_postprocessor("zca:5", Standardize)
     assert (zca.k, zca.alpha, zca.kind) == (5, 1.0, "zca")
     assert make_postprocessor("truncate:3", Standardize).how == "truncate"
-    both = make_postprocessor("whitening + flow", lambda: "the flow")
-    assert both.steps[1] == "the flow"
+    flow = NATSV(2)  # what `flow` means is the caller's
+    both = make_postprocessor("whitening + flow", lambda: flow)
+    assert both.steps[1] is flow
 
 
 def test_fit_text_from_a_file(tmp_path):

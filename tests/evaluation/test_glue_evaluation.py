@@ -116,7 +116,7 @@ def test_from_command_to_scores(data_dir, tmp_path):
         "Spearman x 100 of the negative Manhattan distance, wmean over subsets; QNLI, MRPC, QQP: "
         "AUC x 100"
     )
-    assert table[1].split() == ["STS-B", "QNLI", "MRPC", "QQP"]
+    assert table[1].split() == ["STS-B*", "QNLI", "MRPC", "QQP"]  # two pairs
     assert table[2].split()[2] == f"{expected:.2f}"
     origin = found["provenance"]["tasks"]
     assert origin["mrpc"]["thresholds"]["split"] == "train"
@@ -245,7 +245,7 @@ def test_the_average_is_over_correlations_and_stands_before_the_auc():
     results, _ = results_of(GOOD, SECOND, FIRST)
     assert results["rows"]["raw"]["average"] == pytest.approx(75)
     lines = format_table(results, "wmean", PUBLISHED).splitlines()
-    assert lines[1].split() == ["STS-B", "STS12", "Avg", "QNLI"]
+    assert lines[1].split() == ["STS-B*", "STS12*", "Avg*", "QNLI"]
     assert lines[2].split() == ["raw", "50.00", "100.00", "75.00", "87.50"]
     base = next(line for line in lines if line.startswith("BERT-base-NLI first_last (Li"))
     assert base.split()[-4:] == ["78.03", "68.37", "73.20", "70.30"]

@@ -154,8 +154,6 @@ def test_overflow_names_the_row():
         Standardize().fit(10 * u).inverse_transform(x)
     with pytest.raises(InputError, match="row 8500: what log_prob of standardize"):
         Standardize().fit(u).log_prob(x / 3)
-    with pytest.raises(InputError, match="too large"):
-        Standardize().fit(1e200 * u.astype(np.float64))
 
 
 def test_overflow_in_a_flow_names_the_row():

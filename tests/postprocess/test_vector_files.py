@@ -252,7 +252,7 @@ def faulty(name):
         ("strings", r"bad\.npy holds an array <U\d+\[100, 6\]"),
         ("none", r"bad\.npy holds no vectors.*\[0, 6\]"),
         ("empty", r"bad\.npy holds no vectors.*\[100, 0\]"),
-        ("cut", r"bad\.npy cannot be read as \.npy"),
+        ("cut", r"bad\.npy is cut short: it has 1000 bytes, and 2528 are needed"),
         ("no_bytes", r"bad\.npy is empty"),
     ],
 )
@@ -338,6 +338,11 @@ def test_columns_of_parquet(here):
             "vectors of 5 dimensions, the whitening in --model=m",
         ),
         ({"source": "far.npy"}, DataError, r"far\.npy, from row 7 on: row 2: what whitening makes"),
+        (
+            {"source": "farther.npy"},
+            DataError,
+            r"farther\.npy, row 9: holds 1e\+300, beyond float32",
+        ),
     ],
 )
 def test_what_cannot_be_applied(here, options, error, words):
@@ -348,8 +353,12 @@ def test_what_cannot_be_applied(here, options, error, words):
     (here / "link.npy").symlink_to("v.npy")
     np.save("narrow.npy", rows()[:, :5])
     far = rows().astype(np.float64)
-    far[9] = 1e300
-    np.save("far.npy", far)
+    white = Whitening.load("model")
+    white._matrix = 100 * white.matrix  # for 3e38, which float32 holds
+    white.save("model")
+    for name, value in (("far.npy", 3e38), ("farther.npy", 1e300)):
+        far[9] = value
+        np.save(name, far)
     before = (here / "v.npy").read_bytes()
     with pytest.raises(error, match=words):
         apply(**options)

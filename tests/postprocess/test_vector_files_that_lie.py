@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertflow_jax.errors import DataError
-from bertflow_jax.postprocess import vector_files
+from bertflow_jax import NATSV, Reduce, Standardize, Whitening
+from bertflow_jax.errors import DataError, InputError
+from bertflow_jax.postprocess import Center, vector_files
+from bertflow_jax.postprocess.fit_files import FitOptions, run_fit_files
 from bertflow_jax.postprocess.vector_files import open_vectors
 
 D = 6
@@ -143,3 +145,75 @@ def test_a_file_that_ends_with_its_array_is_read(version, order):
         np.lib.format.write_array(file, np.array(rows(), order=order), version=version)
     blocks = open_vectors(Path("v.npy")).blocks()
     np.testing.assert_array_equal(np.concatenate([block.vectors for block in blocks]), rows())
+
+
+@pytest.mark.parametrize("path", ["v.npy", "v.parquet"])
+@pytest.mark.parametrize(
+    "method", ["whitening", "standardize", "center", "natsv", "reduce", "flow"]
+)
+@pytest.mark.parametrize("value", [1e100, -1e39, 1e308])
+def test_a_number_beyond_float32(here, path, method, value):
+    """Bug: a fit decided by one damaged row, or an error after it that names no file."""
+    far = rows().astype(np.float64)
+    far[23, 2] = value
+    write(path, far)
+    settings = {"k": 2} if method == "reduce" else {"steps": 1} if method == "flow" else {}
+    said = rf"{path}, row 23: holds {value:g}, beyond float32".replace("+", r"\+")
+    with pytest.raises(DataError, match=said):
+        run_fit_files(FitOptions(method, path, "model", settings=settings))
+    assert not list((here / "model").glob("*.json"))
+
+
+def test_a_row_that_its_own_fit_cannot_map(here):
+    """Bug: refused once the map was saved, by its number in a sample."""
+    far = np.full((9, D), -3.3e38)
+    far[6] = 3.3e38  # 5.9e38 from the mean
+    np.save("v.npy", far)
+    with pytest.raises(DataError, match=r"v\.npy, row 6: what center makes of it is beyond float3"):
+        run_fit_files(FitOptions("center", "v.npy", "model"))
+    assert not list((here / "model").glob("*.json"))
+
+
+@pytest.mark.parametrize("kind", [Center, Standardize, Whitening, NATSV, lambda: Reduce(2)])
+def test_float32_bounds_what_is_fitted_and_mapped(kind):
+    """Bug: as above, from Python. The largest number of float32 is one."""
+    u = rows().astype(np.float64)
+    good = kind().fit(u)
+    for largest in (1e39, float(np.finfo(np.float32).max) * 1.001):
+        far = u.copy()
+        far[23, 2] = -largest
+        for call in (kind().fit, good.transform):
+            with pytest.raises(InputError, match="embedding row 23 is not finite as float32"):
+                call(far)
+    u[23, 2] = np.finfo(np.float32).max
+    assert kind().fit(u).features == D
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+@pytest.mark.parametrize("left", [1, 100])
+def test_a_file_that_is_cut_short(here, version, left):
+    """Bug: "mmap length is greater than file size"."""
+    with open("v.npy", "wb") as file:
+        np.lib.format.write_array(file, rows(), version=version)
+    size = os.path.getsize("v.npy")
+    os.truncate("v.npy", size - left)
+    said = (
+        rf"v\.npy is cut short: it has {size - left} bytes, and {size} are needed for the array "
+        r"float32\[100, 6\] of its header; copy it again, or write it anew$"
+    )
+    with pytest.raises(DataError, match=said):
+        open_vectors(Path("v.npy"))
+    os.truncate("v.npy", 30)  # within the header
+    with pytest.raises(DataError, match=r"v\.npy cannot be read as \.npy: EOF"):
+        open_vectors(Path("v.npy"))
+
+
+def test_a_part_that_is_cut_short(here):
+    """Bug: as above."""
+    (here / "parts").mkdir()
+    np.save("parts/0.npy", rows())
+    index = {"parts": [{"file": "0.npy", "start": 0, "stop": 100}]}
+    (here / "parts" / "index.json").write_text(json.dumps(index))
+    os.truncate("parts/0.npy", 1000)
+    with pytest.raises(DataError, match=r"parts/0\.npy is cut short: it has 1000 bytes, and 2528"):
+        open_vectors(Path("parts"))

@@ -1,5 +1,6 @@
 """A whole run: workdir, resume, restore, refusals. Real encoder, bundled text, a small flow."""
 
+import contextlib
 import dataclasses
 import errno
 import fcntl
@@ -32,6 +33,7 @@ from bertflow_jax.errors import (
 )
 from bertflow_jax.restore import load_run
 from bertflow_jax.scores import HELD_OUT, Score
+from bertflow_jax.training.metrics import MetricsWriter
 from bertflow_jax.training.run import train
 from bertflow_jax.workdir import clear_workdir, lock_workdir, prepare_workdir
 
@@ -406,6 +408,44 @@ def test_a_file_system_without_locks_is_used_without(tmp_path, monkeypatch, capl
     monkeypatch.setattr(fcntl, "flock", flock)
     with lock_workdir(tmp_path):
         assert "is not locked" in caplog.text
+
+
+@pytest.mark.parametrize("what", ["moved", "deleted", "another run", "a link"])
+def test_a_run_whose_workdir_is_lost_writes_nothing_to_its_path(
+    folder, tmp_path, monkeypatch, what
+):
+    """Bug: the folder was made anew without a lock, so that two runs wrote into one."""
+    workdir, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    write, other = MetricsWriter.write, contextlib.ExitStack()
+
+    def lose(self, step, values):
+        write(self, step, values)
+        if step != 5:
+            return
+        workdir.rename(elsewhere)
+        if what == "deleted":
+            shutil.rmtree(elsewhere)
+        elif what == "another run":
+            workdir.mkdir()
+            other.enter_context(lock_workdir(workdir))
+        elif what == "a link":
+            (tmp_path / "target").mkdir()
+            workdir.symlink_to(tmp_path / "target")
+
+    monkeypatch.setattr(MetricsWriter, "write", lose)
+    with other, pytest.raises(WorkdirError, match="moved, deleted or replaced while this run"):
+        train(_config(folder, 20), workdir)
+    assert not (workdir / "checkpoints").exists()
+
+
+def test_a_lock_is_no_link(tmp_path):
+    """Bug: taking it emptied the file that it led to."""
+    (tmp_path / "notes.txt").write_text("keep me")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").symlink_to(tmp_path / "notes.txt")
+    with pytest.raises(WorkdirError, match=r"\.lock cannot be opened \(it is a link\)"):
+        lock_workdir(tmp_path / "run").__enter__()
+    assert (tmp_path / "notes.txt").read_text() == "keep me"
 
 
 def test_overwrite_never_deletes_an_input(tmp_path):

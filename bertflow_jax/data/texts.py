@@ -1,0 +1,54 @@
+"""Texts as callers give them: which things hold texts, and what is no text."""
+
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from bertflow_jax.errors import BertFlowWarning, InputError
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def iter_texts(texts: Iterable[object]) -> Iterator[object]:
+    """Return an iterator over a list, an iterator, a pandas or a pyarrow column.
+
+    Raises InputError for what is no such thing: bytes, a mapping, a set, a number, a table.
+    """
+    # A pyarrow column iterates over scalars; this makes them str and None.
+    to_list = getattr(texts, "to_pylist", None)
+    try:
+        # Not a test for Iterable, which an array of no dimension passes.
+        if not isinstance(texts, str | bytes | bytearray | Mapping | set | frozenset) and getattr(
+            texts, "ndim", 1
+        ) in (0, 1):  # a data frame iterates over its columns' names
+            return iter(to_list() if to_list is not None else texts)
+    except TypeError:
+        pass
+    raise InputError(f"a list of str is expected, not {type(texts).__name__}")
+
+
+def check_text(text: object, row: int) -> str:
+    """Return the text; raises InputError naming row and type if it is no str (None, NaN, bytes)."""
+    if not isinstance(text, str):
+        shown = " (nan)" if isinstance(text, float) and text != text else ""
+        raise InputError(f"row {row} is {type(text).__name__}{shown}, not str")
+    return text
+
+
+def without_surrogates(texts: Sequence[str], first_row: int) -> list[str]:
+    """Join surrogate pairs into characters; replace lone surrogates with U+FFFD and warn."""
+    repaired = list(texts)
+    damaged = []
+    for i, text in enumerate(texts):
+        if _SURROGATE.search(text):
+            repaired[i] = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            damaged.append(i)
+    if damaged:
+        warnings.warn(
+            f"{len(damaged)} text(s) hold UTF-16 surrogates, the first in row "
+            f"{first_row + damaged[0]}; "
+            "pairs were joined, lone ones replaced",
+            BertFlowWarning,
+            stacklevel=3,
+        )
+    return repaired

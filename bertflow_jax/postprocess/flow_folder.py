@@ -1,0 +1,61 @@
+"""The folder of a fitted flow."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import flax.traverse_util
+
+from bertflow_jax.config import Config, FlowConfig, TrainConfig
+from bertflow_jax.postprocess.flow_functions import expected_variables
+from bertflow_jax.postprocess.storage import DAMAGE, Folder, unreadable
+
+_FOLDER = Folder("flow")
+
+
+def write_flow(
+    folder: str | Path,
+    config: FlowConfig,
+    train: TrainConfig,
+    seed: int,
+    variables: dict[str, Any],
+    features: int,
+) -> None:
+    """Write a fitted flow into a folder; raises WorkdirError."""
+    described = {
+        "features": features,
+        "seed": seed,
+        "flow": dataclasses.asdict(config),
+        "train": dataclasses.asdict(train),
+    }
+    _FOLDER.save(folder, described, flax.traverse_util.flatten_dict(variables, sep="/"))
+
+
+def read_flow(
+    folder: str | Path,
+) -> tuple[FlowConfig, TrainConfig, int, dict[str, Any], int]:
+    """Return what `write_flow` was given: config, train, seed, variables, D.
+
+    Raises:
+      DataNotFoundError: the folder or one of its two files is missing.
+      CheckpointError: a file is damaged, or the arrays do not fit the config or hold a number that
+        is not finite.
+    """
+    path = _FOLDER.find(folder, "flow")
+    try:
+        described, flat = _FOLDER.read(path)
+        config, seed = FlowConfig(**described["flow"]), described["seed"]
+        train = TrainConfig(**described["train"])
+        Config(seed=seed, flow=config, train=train).validate()
+        features = described["features"]
+        # Else a damaged number of steps would be built before it is compared with the arrays.
+        if config.levels * config.depth > len(flat):
+            raise ValueError(
+                f"levels={config.levels} and depth={config.depth} are more steps than "
+                f"{_FOLDER.arrays_name} has arrays"
+            )
+        expected = expected_variables(config, features)
+    except DAMAGE as error:
+        raise unreadable(path, "flow", error) from error
+    _FOLDER.check(path, described, flat, expected)
+    return config, train, seed, flax.traverse_util.unflatten_dict(flat, sep="/"), features
