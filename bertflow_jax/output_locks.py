@@ -21,7 +21,8 @@ from bertflow_jax.errors import WorkdirError
 
 LOCK = ".lock"  # in an output folder
 _log = logging.getLogger(__name__)
-# How a lock file begins, the second one where it stays; of one length, because a job's identity follows at a fixed place.
+# How a lock file begins, the second one where it stays; of one length, because a job's identity
+# follows at a fixed place.
 _MADE, KEPT = b"bertflow_jax made  ", b"bertflow_jax found "
 _OLDER = re.compile(rb"[0-9a-f]{64}")  # a whole file of an older version
 _ENOUGH = 1000  # bytes that hold a mark and an identity

@@ -242,8 +242,14 @@ def lock_workdir(folder: Path, flag: str = "--workdir") -> Iterator[WorkdirLock]
                 lock.given,
                 error.strerror,
             )
+        if file.read(len(KEPT)) not in (b"", KEPT):
+            raise WorkdirError(
+                f"{lock.given}: {lock.path} is not a lock of ours; move it away, or name another "
+                "folder"
+            )
         try:
             file.truncate(0)
+            file.seek(0)
             file.write(lock.token.encode())
         except OSError as error:
             raise WorkdirError(

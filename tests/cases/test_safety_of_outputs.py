@@ -98,6 +98,18 @@ def test_a_lock_that_is_a_link(lock, target):
 def test_the_lock_of_a_workdir_is_not_emptied():
     """Bug: a file of that name lost its content to `open("w")`."""
     Path(".lock").write_text("mylock")
-    with lock_workdir(Path.cwd()):
+    held = lock_workdir(Path.cwd())
+    with pytest.raises(WorkdirError, match=r"\.lock is not a lock of ours; move it away"), held:
         pass
     assert Path(".lock").read_text() == "mylock"
+
+
+def test_the_lock_of_a_run_is_taken_again():
+    """What a killed run leaves in it is ours, for the next run and for other commands."""
+    for _ in range(2):
+        with lock_workdir(Path.cwd()) as lock:
+            lock.check()
+    with sole_writer(Path(".lock"), "--output=x"):
+        pass
+    with lock_workdir(Path.cwd()) as lock:
+        lock.check()
