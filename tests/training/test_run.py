@@ -438,16 +438,6 @@ def test_a_run_whose_workdir_is_lost_writes_nothing_to_its_path(
     assert not (workdir / "checkpoints").exists()
 
 
-def test_a_lock_is_no_link(tmp_path):
-    """Bug: taking it emptied the file that it led to."""
-    (tmp_path / "notes.txt").write_text("keep me")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / ".lock").symlink_to(tmp_path / "notes.txt")
-    with pytest.raises(WorkdirError, match=r"\.lock cannot be opened \(it is a link\)"):
-        lock_workdir(tmp_path / "run").__enter__()
-    assert (tmp_path / "notes.txt").read_text() == "keep me"
-
-
 def test_overwrite_never_deletes_an_input(tmp_path):
     """--workdir=D --overwrite with the text in D deleted the text."""
     text = tmp_path / "run" / "text.txt"
