@@ -86,21 +86,28 @@ def load_run(
 def _load(store: CheckpointStore, place: str, step: int | str | None, metrics: Path | None) -> Run:
     config, wanted, best = _objective(store, place, step)
     encoder = load_encoder(config)
-    joint = config.objective == "joint"
 
     def abstract(records: Records) -> dict[str, Any]:
         features = records.state["features"]
-        flow = jax.eval_shape(lambda: init_variables(config.flow, features, 0))
-        return {"flow": flow, **({ENCODER_ITEM: trained_shapes(encoder.encoder)} if joint else {})}
+        wanted = {"flow": jax.eval_shape(lambda: init_variables(config.flow, features, 0))}
+        if config.objective == "joint":
+            wanted[ENCODER_ITEM] = trained_shapes(encoder.encoder)
+        return wanted
 
     def restore(found: int) -> tuple[dict[str, Any], Records]:
+        nonlocal config, encoder
+        # Its own: where the newest step is damaged, an older one may be of another run.
+        own = _flow_config(store.records(found), place)
+        if own.encoder != config.encoder:
+            encoder = load_encoder(own)
+        config = own
         return store.restore(found, abstract)
 
     arrays, records = store.newest_good(restore, wanted, best)
     identity = encoder.identity()
     found = records.state["step"]
     check_same("encoder", records.encoder, identity, f"{store.place}/{found}")
-    if joint:
+    if config.objective == "joint":
         encoder = SentenceEncoder(with_trained(encoder.encoder, arrays[ENCODER_ITEM]))
         identity = encoder.identity()
         records = dataclasses.replace(records, encoder=identity)
@@ -116,6 +123,12 @@ def _objective(
     if isinstance(step, str):
         raise InputError(f"step={step!r}: must be the number of a step, or 'best'")
     records = store.newest_good(store.records, step)
+    config = _flow_config(records, place)
+    return config, step, (records.state.get("best") or {}).get("step")
+
+
+def _flow_config(records: Records, place: str) -> Config:
+    """Return the config of a step; raises CheckpointError where it has no flow."""
     config = Config.from_dict(records.config)
     if config.objective not in ("flow", "joint"):
         raise CheckpointError(
@@ -123,7 +136,7 @@ def _objective(
             f"{config.objective}): use --encoder={place}/encoder, or fit a flow on it with "
             f"--config.encoder.path={place}/encoder"
         )
-    return config, step, (records.state.get("best") or {}).get("step")
+    return config
 
 
 def _best_step(store: CheckpointStore) -> int:

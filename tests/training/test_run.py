@@ -438,6 +438,23 @@ def test_a_run_whose_workdir_is_lost_writes_nothing_to_its_path(
     assert not (workdir / "checkpoints").exists()
 
 
+def test_a_damaged_step_of_another_run_hides_no_whole_one(folder, straight, tmp_path):
+    """Bug: the older step was read with the settings of the newer one and called damaged."""
+    config = _config(folder, 30)
+    config.flow = dataclasses.replace(config.flow, activation="gatu", depth=2)
+    train(config, tmp_path / "other")
+    shutil.copytree(straight, tmp_path / "run")
+    newest = tmp_path / "run" / "checkpoints" / "30"
+    shutil.copytree(tmp_path / "other" / "checkpoints" / "30", newest)
+    for path in (newest / "flow").rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[:-5] + b"wrong")
+    found, whole = load_run(tmp_path / "run"), load_run(straight)
+    assert found.step == whole.step == 20
+    assert max_difference(found.flow.variables, whole.flow.variables) == 0.0
+    assert found.flow.config == whole.flow.config
+
+
 def test_overwrite_never_deletes_an_input(tmp_path):
     """--workdir=D --overwrite with the text in D deleted the text."""
     text = tmp_path / "run" / "text.txt"
