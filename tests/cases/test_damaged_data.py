@@ -34,7 +34,7 @@ def test_a_header_that_numpy_stumbles_over(tmp_path, shape):
     """Bug: TokenError, OverflowError or TypeError of numpy's header, with a traceback."""
     path = tmp_path / "u.npy"
     path.write_bytes(npy(shape))
-    with pytest.raises(DataError, match=r"u\.npy cannot be read as \.npy"):
+    with pytest.raises(DataError, match=r"u\.npy (cannot be read as \.npy|is cut short)"):
         open_vectors(path)
     assert not Part(0, 8, path, {}, 3).is_whole(path)
 
