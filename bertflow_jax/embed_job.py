@@ -26,11 +26,11 @@ from bertflow_jax.data.rows import RowFile
 from bertflow_jax.embed_index import index_of, refuse_other_parts, without_digests, write_index
 from bertflow_jax.embed_parquet import check_ids, write_parquet
 from bertflow_jax.embed_partial import PartialPart
-from bertflow_jax.embed_parts import INDEX, LOCK, Part, read_state
+from bertflow_jax.embed_parts import INDEX, Part, read_state
 from bertflow_jax.embed_spec import EmbedJob
 from bertflow_jax.errors import BertFlowError, InputError, WorkdirError, refusal
 from bertflow_jax.interrupt import Interrupt
-from bertflow_jax.output_locks import same_job, sole_writer
+from bertflow_jax.output_locks import LOCK, same_job, sole_writer
 from bertflow_jax.progress import progress_bar
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ with the sha256 of the file: one without it, or with other bytes, is made again.
 """
 
 import dataclasses
-import hashlib
 import json
 import logging
 import os
@@ -17,11 +16,12 @@ import numpy as np
 from bertflow_jax.data.json_files import read_json_object_if_present
 from bertflow_jax.data.npy_files import NPY_DAMAGE
 from bertflow_jax.errors import ConfigError
+from bertflow_jax.output_locks import LOCK
+from bertflow_jax.paths import file_sha256
 from bertflow_jax.workdir import write_text
 
 _log = logging.getLogger(__name__)
 INDEX = "index.json"  # of a folder of parts
-LOCK = ".lock"  # of a folder of parts
 DIGEST = "sha256"  # of a part's file, in its .json and in the index
 
 
@@ -83,12 +83,13 @@ class Part:
 
         The file is read from end to end: an interrupted copy has the right size too.
         """
-        if not self.is_whole(self.path) or not self.is_made_of(read_state(self.sidecar)):
+        found = read_state(self.sidecar)
+        if not self.is_whole(self.path) or not self.is_made_of(found):
             return False
-        if not self.digest():
+        if not found.get(DIGEST):
             _log.warning("%s has no sha256 to check the part by: made again", self.sidecar)
             return False
-        if file_sha256(self.path) != self.digest():
+        if file_sha256(self.path) != found[DIGEST]:
             _log.warning(
                 "%s does not hold the vectors that were made (its sha256 is not the one in %s): "
                 "made again",
@@ -118,12 +119,6 @@ class Part:
                 return good and version == (1, 0) and not fortran and same_size
         except NPY_DAMAGE:
             return False
-
-
-def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file, as `sha256sum` gives it."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_state(path: Path) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from bertflow_jax.data.rows import RowFile
 from bertflow_jax.data.tokens import OVERFLOW
 from bertflow_jax.embed_index import index_is_ours
 from bertflow_jax.embed_partial import partial_folder, refuse_others_files
-from bertflow_jax.embed_parts import INDEX, LOCK
+from bertflow_jax.embed_parts import INDEX
 from bertflow_jax.errors import ConfigError, InputError, WorkdirError
+from bertflow_jax.output_locks import LOCK
 from bertflow_jax.output_places import output_folder, refuse_link
 from bertflow_jax.paths import file_kind, output_path
 

@@ -1,5 +1,6 @@
 """Paths as users write them."""
 
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -61,6 +62,12 @@ def wrong_kind(path: Path) -> str | None:
     kind = file_kind(path)
     named = {"file": None, "absent": None, "folder": "a folder", "other": "a pipe or a device"}
     return named.get(kind, f"unreadable ({kind})")
+
+
+def file_sha256(path: Path) -> str:
+    """Return the sha256 of a file, as `sha256sum` gives it; raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def output_path(path: str | os.PathLike[str], name: str) -> Path:

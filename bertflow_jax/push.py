@@ -12,7 +12,6 @@ The token is taken from HF_TOKEN, or from `hf auth login`; it needs write access
 
 # Before the imports, which take seconds: Ctrl-C is heeded without them.
 from bertflow_jax.interrupt import end_at_once
-from bertflow_jax.output_places import output_folder
 
 if __name__ == "__main__":
     end_at_once()
@@ -29,6 +28,7 @@ from bertflow_jax import cli, model_flags
 from bertflow_jax.checks import parse_step
 from bertflow_jax.data.json_files import read_json_object
 from bertflow_jax.errors import ConfigError
+from bertflow_jax.output_places import output_folder
 from bertflow_jax.paths import user_path
 from bertflow_jax.remote.address import remote_address
 from bertflow_jax.workdir import check_empty

@@ -88,6 +88,12 @@ def _load(store: CheckpointStore, place: str, step: int | str | None, metrics: P
     encoder = load_encoder(config)
 
     def abstract(records: Records) -> dict[str, Any]:
+        nonlocal config, encoder
+        # Its own: where the newest step is damaged, an older one may be of another run.
+        own = _flow_config(records, place)
+        if own.encoder != config.encoder:
+            encoder = load_encoder(own)
+        config = own
         features = records.state["features"]
         wanted = {"flow": jax.eval_shape(lambda: init_variables(config.flow, features, 0))}
         if config.objective == "joint":
@@ -95,12 +101,6 @@ def _load(store: CheckpointStore, place: str, step: int | str | None, metrics: P
         return wanted
 
     def restore(found: int) -> tuple[dict[str, Any], Records]:
-        nonlocal config, encoder
-        # Its own: where the newest step is damaged, an older one may be of another run.
-        own = _flow_config(store.records(found), place)
-        if own.encoder != config.encoder:
-            encoder = load_encoder(own)
-        config = own
         return store.restore(found, abstract)
 
     arrays, records = store.newest_good(restore, wanted, best)

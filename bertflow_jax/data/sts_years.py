@@ -42,7 +42,10 @@ def _year_file(folder: Path, kind: str, subset: str, encoding: str) -> Path:
 
 def read_year_sentences(folder: Path, subset: str, encoding: str) -> list[tuple[str, str]]:
     """Return every pair of `STS.input.<subset>.txt`, scored or not (later columns: sources)."""
-    path = _year_file(folder, "input", subset, encoding)
+    return _read_pairs(_year_file(folder, "input", subset, encoding), encoding)
+
+
+def _read_pairs(path: Path, encoding: str) -> list[tuple[str, str]]:
     pairs = []
     for number, line in enumerate(read_lines(path, encoding), 1):
         fields = line.split("\t")
@@ -61,8 +64,8 @@ def read_year_rows(folder: Path, subset: str, encoding: str) -> list[Row]:
     Raises:
       DataError: the two files have unequal numbers of lines (both are named).
     """
-    pairs = read_year_sentences(folder, subset, encoding)
     input_path = _year_file(folder, "input", subset, encoding)
+    pairs = _read_pairs(input_path, encoding)
     gold_path = _year_file(folder, "gs", subset, encoding)
     if not os.path.lexists(gold_path):
         gold_path = folder / input_path.name.replace(".input.", ".gs.", 1)

@@ -160,5 +160,5 @@ def word_lines(words: Mapping[str, Any]) -> Lines:
 
 def cell(value: float | None, decimals: int) -> str:
     """Return a number, or the mark of an undefined one, as text."""
-    # Adding 0 turns the -0.0 of a rounded tiny value into 0.0.
+    # z: a tiny value that is rounded to 0 has no sign.
     return UNDEFINED if value is None else f"{value:z.{decimals}f}"

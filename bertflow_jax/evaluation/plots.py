@@ -59,7 +59,7 @@ def draw_random_cosines(axes: Axes, row: RowPlot, color: str) -> None:
     axes.hist(row.random_cosines, bins=list(np.linspace(-1, 1, 81)), color=color)
     if row.mean_random_cosine is not None:
         axes.axvline(row.mean_random_cosine, color="#222222", linewidth=1.2)
-        # Adding 0 turns the -0.0 of a rounded tiny mean into 0.0.
+        # z: a tiny mean that is rounded to 0 has no sign.
         title = f"{row.name}: mean cosine {row.mean_random_cosine:z.2f}"
     else:
         title = f"{row.name}: fewer than two sentences"

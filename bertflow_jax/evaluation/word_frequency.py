@@ -5,7 +5,6 @@ rare words far from it and sparse. The measures are of an encoder's table of inp
 """
 
 import dataclasses
-import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from tqdm import tqdm
 from bertflow_jax.data.lines import iter_lines
 from bertflow_jax.data.tokens import TextTokenizer
 from bertflow_jax.errors import DataError
+from bertflow_jax.paths import file_sha256
 
 NEIGHBOURS = (3, 5, 7)
 # Ranks from 1, both ends included: the paper's (0, 100), [100, 500), [500, 5K), [5K, 10K).
@@ -74,9 +74,12 @@ def rank_by_corpus(path: Path, tokenizer: TextTokenizer, encoding: str = "utf-8"
         )
     ranked = seen[np.argsort(-counts[seen], kind="stable")]
     total = int(counts[words].sum())
-    with path.open("rb") as file:
-        sha = hashlib.file_digest(file, "sha256").hexdigest()
-    origin = {"order": "corpus", "corpus": str(path), "sha256": sha, "tokens": total}
+    origin = {
+        "order": "corpus",
+        "corpus": str(path),
+        "sha256": file_sha256(path),
+        "tokens": total,
+    }
     return Ranking(ranked, origin)
 
 

@@ -16,7 +16,6 @@ The folder is written beside its place, read back with its own loader, compared 
 
 import contextlib
 import datetime
-import hashlib
 import importlib.util
 import logging
 import os
@@ -39,6 +38,7 @@ from bertflow_jax.encoder.embedding import unit_length
 from bertflow_jax.errors import ConfigError, InputError
 from bertflow_jax.export.places import PLATFORMS, check_platforms, place_of
 from bertflow_jax.export.readme import readme
+from bertflow_jax.paths import file_sha256
 from bertflow_jax.staging import whole_folder
 from bertflow_jax.training.supervised_optimizer import split_params
 from bertflow_jax.version import __version__
@@ -177,11 +177,7 @@ def _manifest(encoder: SentenceEncoder, normalize: bool) -> dict[str, Any]:
 
 
 def _digest(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        return {
-            "bytes": path.stat().st_size,
-            "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
-        }
+    return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
 
 
 def _check(

@@ -18,7 +18,7 @@ from bertflow_jax.integrations.ray_cluster import cluster, fitted, quiet
 from bertflow_jax.integrations.ray_data import map_encoder
 from bertflow_jax.integrations.ray_inputs import InputFile, find_inputs, open_place
 from bertflow_jax.integrations.ray_manifest import check_output, take_over
-from bertflow_jax.integrations.ray_outputs import LOCK, Store, gaps, remove_temporaries
+from bertflow_jax.integrations.ray_outputs import Store, gaps, remove_temporaries
 from bertflow_jax.integrations.ray_spec import RayJob, check_apart
 from bertflow_jax.integrations.ray_stages import (
     EmbedRows,
@@ -29,7 +29,7 @@ from bertflow_jax.integrations.ray_stages import (
     write_pieces,
 )
 from bertflow_jax.integrations.ray_worker import EmbedSettings
-from bertflow_jax.output_locks import sole_writer
+from bertflow_jax.output_locks import LOCK, sole_writer
 from bertflow_jax.output_places import output_folder
 from bertflow_jax.progress import progress_bar
 

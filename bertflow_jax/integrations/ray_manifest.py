@@ -6,8 +6,9 @@ from typing import Any
 
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.integrations.ray_inputs import InputFile, Place, reach
-from bertflow_jax.integrations.ray_outputs import LOCK, MANIFEST, PIECES, Store
+from bertflow_jax.integrations.ray_outputs import MANIFEST, PIECES, Store
 from bertflow_jax.interrupt import held
+from bertflow_jax.output_locks import LOCK
 from bertflow_jax.output_places import refuse_link
 
 _FORMAT = 1  # raised when what a job writes has another form

@@ -24,7 +24,6 @@ from bertflow_jax.integrations.ray_inputs import InputFile, Place
 
 MANIFEST = "_manifest.json"
 PIECES = "_pieces"
-LOCK = ".lock"
 _STAMP = b"bertflow_jax"
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")
 _PIECE = re.compile(r"(\d+)-(\d+)\.piece")

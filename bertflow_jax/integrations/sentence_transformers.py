@@ -45,6 +45,7 @@ from bertflow_jax.integrations.folder_names import CARD, CODE
 from bertflow_jax.integrations.model_card import Card, has_other_card, remove_card, write_card
 from bertflow_jax.integrations.saved_with import check_encoder, encoder_record
 from bertflow_jax.integrations.st_modules import Module, layer_pooling, processor_modules
+from bertflow_jax.paths import file_sha256
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.postprocess.storage import DAMAGE, remove_saved
 from bertflow_jax.staging import files_together
@@ -221,10 +222,7 @@ def _modules_digest(folder: Path, of_files: bool = False) -> str:
     """Return the sha256 of the weights of every module but the first."""
     total = hashlib.sha256()
     for path in _weight_files(folder):
-        if of_files:
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        else:
-            digest = tree_digest(read_safetensors(path))
+        digest = file_sha256(path) if of_files else tree_digest(read_safetensors(path))
         total.update(f"{path.parent.name} {digest}\n".encode())
     return total.hexdigest()
 

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
 from bertflow_jax.errors import ConfigError, DataError, InputError
-from bertflow_jax.output_locks import sole_writer
+from bertflow_jax.output_locks import LOCK, sole_writer
 from bertflow_jax.output_places import output_folder
 from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.vector_files import NpyVectors, VectorFile, open_vectors
@@ -134,7 +134,7 @@ def run_fit_files(options: FitOptions, *, progress: bool = False) -> Fitted:
     from bertflow_jax.postprocess.storage import described_in, refuse_links
 
     refuse_links(output, f"--output={options.output}")
-    with sole_writer(output / ".lock", f"--output={options.output}"):
+    with sole_writer(output / LOCK, f"--output={options.output}"):
         if found := described_in(output):
             _log.warning("%s holds a saved %s, which will be replaced", output, found)
         processor, sample = options.make(), _Sample(vectors.rows)

@@ -10,7 +10,6 @@ local workdir: they are a step too, which the digests inside the checkpoint have
 """
 
 import dataclasses
-import hashlib
 import json
 import logging
 import shutil
@@ -20,6 +19,7 @@ from typing import Any
 
 from bertflow_jax.checkpoint_steps import LocalSteps, is_step
 from bertflow_jax.errors import CheckpointError, WorkdirError
+from bertflow_jax.paths import file_sha256
 from bertflow_jax.remote.bucket import BucketFolder
 from bertflow_jax.workdir import CHECKPOINTS
 
@@ -261,9 +261,7 @@ class RemoteSteps(LocalSteps):
 
 
 def _digest(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"size": path.stat().st_size, "sha256": digest}
+    return {"size": path.stat().st_size, "sha256": file_sha256(path)}
 
 
 def _inside(name: str) -> bool:

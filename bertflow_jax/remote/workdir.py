@@ -72,17 +72,19 @@ def require_run(address: Address) -> None:
 
 def _holds_a_run(names: dict[str, int]) -> bool:
     """Whether there is more than a run leaves that was stopped before its first checkpoint."""
-    start = f"{CHECKPOINTS}/"
-    inside = Inventory.of(n.removeprefix(start) for n in names if n.startswith(start))
+    start, inside = f"{CHECKPOINTS}/", _checkpoints(names)
     beside = {name.split("/", 1)[0] for name in names if not name.startswith(start)}
     return bool(inside.steps() or inside.other or not beside <= _BEFORE_A_CHECKPOINT)
 
 
 def _is_run(names: dict[str, int]) -> bool:
     """Whether a run has been there, as `bertflow_jax.workdir` has it for folders."""
+    return bool(_checkpoints(names).files or not {_OWNER, METRICS_FILE}.isdisjoint(names))
+
+
+def _checkpoints(names: dict[str, int]) -> Inventory:
     start = f"{CHECKPOINTS}/"
-    inside = Inventory.of(n.removeprefix(start) for n in names if n.startswith(start))
-    return bool(inside.files or not {_OWNER, METRICS_FILE}.isdisjoint(names))
+    return Inventory.of(n.removeprefix(start) for n in names if n.startswith(start))
 
 
 class ReadWorkdir:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from bertflow_jax.data.sts import StsTask
 from bertflow_jax.data.text import load_text
 from bertflow_jax.errors import BertFlowError, DataNotFoundError
 from bertflow_jax.evaluation.options import ALL_TASKS, EvalOptions, load_tasks
-from bertflow_jax.paths import user_path
+from bertflow_jax.paths import file_sha256, user_path
 from bertflow_jax.reproduce.kept import digest_of
 from bertflow_jax.reproduce.options import Options
 from bertflow_jax.reproduce.tables import SHARED, Row, Table
@@ -57,8 +56,7 @@ class Sources:
         """Return the sha256 of a file; raises DataNotFoundError naming the flag."""
         if path not in self._digests:
             try:
-                with user_path(path, flag).open("rb") as file:
-                    self._digests[path] = hashlib.file_digest(file, "sha256").hexdigest()
+                self._digests[path] = file_sha256(user_path(path, flag))
             except OSError as error:
                 raise DataNotFoundError(
                     f"{flag}={path} cannot be read: {error.strerror or error}"

@@ -1,9 +1,8 @@
 """Outputs on a disk that is full: one line that names them, and nothing half written stays."""
 
-import subprocess
-
 import numpy as np
 import pytest
+from small_disk import mounted
 
 from bertflow_jax import SentenceEncoder, Whitening
 from bertflow_jax.data.rows import open_rows
@@ -16,15 +15,8 @@ from bertflow_jax.postprocess.fit_files import FitOptions, run_fit_files
 @pytest.fixture(scope="module")
 def disk(tmp_path_factory):
     """A file system of 40 KiB."""
-    folder = tmp_path_factory.mktemp("small")
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", str(folder)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if made.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {made.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with mounted(tmp_path_factory.mktemp("small"), "40k") as folder:
+        yield folder
 
 
 @pytest.fixture(scope="module")

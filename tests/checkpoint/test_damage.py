@@ -15,6 +15,7 @@ import jax
 import numpy as np
 import pytest
 from reference_flows import max_difference
+from small_disk import mounted
 
 from bertflow_jax.checkpoint import CheckpointStore
 from bertflow_jax.errors import CheckpointError, WorkdirError
@@ -206,14 +207,8 @@ def small_disk(tmp_path):
     """A file system of 400 KiB."""
     folder = tmp_path / "small"
     folder.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(folder)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if made.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {made.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with mounted(folder, "400k"):
+        yield folder
 
 
 def test_c05_a_full_disk(small_disk, tmp_path):
