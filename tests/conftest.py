@@ -29,6 +29,11 @@ jax.config.update("jax_compilation_cache_dir", str(_COMPILED))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
+# A suite that was started in the background inherits SIGINT as ignored, and would hand that on to
+# the commands that it starts and then interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # No test reads or fills the user's own cache of embeddings.
 os.environ["XDG_CACHE_HOME"] = str(_COMPILED / "cache" / os.environ.get("PYTEST_XDIST_WORKER", ""))
 
