@@ -29,6 +29,7 @@ from bertflow_jax.digests import tree_digest
 from bertflow_jax.embed_functions import embedding_function, pure_of
 from bertflow_jax.encoder.folder import has_postprocess
 from bertflow_jax.encoder.hub import resolve_folder
+from bertflow_jax.encoder.origin import check_origin
 from bertflow_jax.encoder.pretrained import Encoder, check_settings, load_encoder
 from bertflow_jax.encoder.usage import with_prompt
 from bertflow_jax.errors import InputError
@@ -152,13 +153,15 @@ class SentenceEncoder(SentenceTransformersInterface, HubInterface):
         from bertflow_jax.restore import load_run  # it builds on this module
 
         run = load_run(workdir, step)
-        return run.encoder.with_postprocess(run.flow)
+        # Without the check of with_postprocess: load_run has compared the encoder with the run's.
+        encoder = run.encoder.encoder
+        return cls(encoder, pure_of(run.flow, run.encoder.dimension), run.flow)
 
     def with_postprocess(self, processor: PostProcessor) -> "SentenceEncoder":
         """Return an encoder whose vectors go through a fitted `Flow`, `Whitening`, ... as well.
 
         Both run in one compiled call. Raises InputError where this encoder has one already, or the
-        processor was fitted on vectors of another length.
+        processor was fitted on vectors of another length or, as far as it is known, encoder.
         """
         if self._postprocess is not None:
             raise InputError(
@@ -166,7 +169,9 @@ class SentenceEncoder(SentenceTransformersInterface, HubInterface):
                 "the encoder without it (without_postprocess; with a pooling named, a folder's own "
                 "is left out), or put both into a Compose"
             )
-        return SentenceEncoder(self.encoder, pure_of(processor, self.dimension), processor)
+        pure = pure_of(processor, self.dimension)
+        check_origin(processor, self.encoder)
+        return SentenceEncoder(self.encoder, pure, processor)
 
     def without_postprocess(self) -> "SentenceEncoder":
         """Return the encoder alone: its vectors are those that a post-processor is fitted on."""

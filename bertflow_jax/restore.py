@@ -11,6 +11,7 @@ from bertflow_jax.checkpoint import CheckpointStore, Records
 from bertflow_jax.checks import check_count
 from bertflow_jax.config import Config
 from bertflow_jax.embed import SentenceEncoder
+from bertflow_jax.encoder.origin import encoder_origin
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, InputError
 from bertflow_jax.flow.glow import init_variables
 from bertflow_jax.paths import file_kind, user_path
@@ -111,7 +112,8 @@ def _load(store: CheckpointStore, place: str, step: int | str | None, metrics: P
         encoder = SentenceEncoder(with_trained(encoder.encoder, arrays[ENCODER_ITEM]))
         identity = encoder.identity()
         records = dataclasses.replace(records, encoder=identity)
-    flow = Flow.from_variables(config.flow, arrays["flow"], records.state["features"], config.seed)
+    features, origin = records.state["features"], encoder_origin(encoder.encoder)
+    flow = Flow.from_variables(config.flow, arrays["flow"], features, config.seed, origin)
     return Run(encoder, identity, flow, found, records, metrics)
 
 

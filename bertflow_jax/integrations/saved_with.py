@@ -6,16 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from bertflow_jax.encoder.folder import EncoderFolder
-from bertflow_jax.encoder.hf_layout import params_digest
+from bertflow_jax.encoder.origin import differences, encoder_origin, told
 from bertflow_jax.encoder.pretrained import Encoder
 from bertflow_jax.errors import CheckpointError
 
 _log = logging.getLogger(__name__)
-_WEIGHTS = "weights_sha256"
-_PLACES = {
-    _WEIGHTS: "its weights (fine-tuned or replaced since)",
-    "tokenizer_sha256": "its tokenizer",
-}
 
 
 def encoder_record(encoder: Encoder, folder: EncoderFolder) -> dict[str, Any]:
@@ -25,21 +20,8 @@ def encoder_record(encoder: Encoder, folder: EncoderFolder) -> dict[str, Any]:
       encoder: as loaded; a dtype and a length that its caller chose do not count.
       folder: what its folder says.
     """
-    # The head of the pre-training is left out, unless a vector passes through it: saved again by
-    # sentence-transformers, a folder has a new one.
-    used = {
-        name: part
-        for name, part in encoder.params.items()
-        if name != "pooler" or encoder.pooling.tokens == "pooler"
-    }
     return {
-        _WEIGHTS: params_digest(used),
-        # What puts [CLS] and [SEP] around a text has two spellings; transformers writes the other.
-        "tokenizer_sha256": encoder.tokenizer.digest("post_processor"),
-        "num_attention_heads": encoder.config.num_attention_heads,
-        "hidden_act": encoder.config.hidden_act,
-        "layer_norm_eps": encoder.config.layer_norm_eps,
-        "pooling": str(encoder.pooling),
+        **encoder_origin(encoder),
         "normalize": folder.normalize,
         "max_length": folder.max_length,
         "lower_first": folder.lower_first,
@@ -68,13 +50,13 @@ def check_encoder(
         )
         return
     found = encoder_record(encoder, folder)
-    other = [name for name in found if found[name] != said.get(name)]
+    other = differences(said, found)
     if not other:
         return
-    named = ", ".join(_PLACES.get(name, f"{name} {found[name]}") for name in other)
     pooling = said.get("pooling", "NAME")
     raise CheckpointError(
-        f"{place}: the encoder is not the one that its post-processor was saved with: {named}. "
+        f"{place}: the encoder is not the one that its post-processor was saved with: "
+        f"{told(other, found)}. "
         f'Give pooling="{pooling}" to load it without, then fit a post-processor on its '
         "vectors and save both"
     )

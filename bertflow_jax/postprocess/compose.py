@@ -53,6 +53,11 @@ class Compose(HubFolder, SklearnApi):
 
     # A property: what is set later is checked too, before a fit of what comes before it.
     @property
+    def fitted_on(self) -> dict[str, Any] | None:
+        """The encoder whose vectors the first step was fitted on; see `Flow.fitted_on`."""
+        return getattr(self.steps[0], "fitted_on", None)
+
+    @property
     def steps(self) -> tuple[PostProcessor, ...]:
         """The post-processors, first one first."""
         return self._steps

@@ -1,6 +1,7 @@
 """`Flow`: the method on any embeddings, without BERT."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,6 +36,7 @@ class Flow(HubFolder, SklearnApi):
       train: how it is fitted.
       variables: the fitted parameters, None before `fit`.
       features: D, None before `fit`.
+      fitted_on: `encoder_origin` of the encoder whose vectors it was fitted on, None if unknown.
     """
 
     name = "flow"
@@ -56,6 +58,7 @@ class Flow(HubFolder, SklearnApi):
         Config(seed=seed, flow=self.config, train=self.train).validate()
         self._variables: dict[str, Any] | None = None
         self._features: int | None = None
+        self._fitted_on: dict[str, Any] | None = None
 
     # Properties: scikit-learn takes an attribute that `fit` sets under a public name for an error.
     @property
@@ -87,13 +90,27 @@ class Flow(HubFolder, SklearnApi):
         return self._features
 
     @property
+    def fitted_on(self) -> dict[str, Any] | None:
+        """The encoder whose vectors it was fitted on, where that is known.
+
+        A run knows it (`bertflow_jax.encoder.origin`); a `fit` is given vectors, and not where they
+        are from.
+        """
+        return self._fitted_on
+
+    @property
     def latent_features(self) -> int | None:
         """K of what `transform` gives: D, None before `fit`."""
         return self._features
 
     @classmethod
     def from_variables(
-        cls, config: FlowConfig, variables: dict[str, Any], features: int, seed: int = 0
+        cls,
+        config: FlowConfig,
+        variables: dict[str, Any],
+        features: int,
+        seed: int = 0,
+        fitted_on: Mapping[str, Any] | None = None,
     ) -> "Flow":
         """Return a flow with these parameters (of `bertflow_jax.flow.glow.init_variables`).
 
@@ -106,6 +123,7 @@ class Flow(HubFolder, SklearnApi):
         flow = cls(dataclasses.replace(config), seed)
         check_variables(variables, flow.config, features)
         flow._variables, flow._features = variables, features
+        flow._fitted_on = None if fitted_on is None else dict(fitted_on)
         return flow
 
     def fit(self, embeddings: np.ndarray, y: object = None, *, progress: bool = False) -> Self:
@@ -154,7 +172,7 @@ class Flow(HubFolder, SklearnApi):
         # variables those of another shape.
         self.config, self.train = dataclasses.replace(self.config), dataclasses.replace(self.train)
         self._variables, self._features = result.state.variables, data.features
-        self._names = None
+        self._names = self._fitted_on = None
         return self
 
     def transform(self, embeddings: np.ndarray) -> np.ndarray:
@@ -201,7 +219,7 @@ class Flow(HubFolder, SklearnApi):
           WorkdirError: the folder is blank, a file, or cannot be written.
         """
         variables, features = self._fitted()
-        write_flow(folder, self.config, self.train, self.seed, variables, features)
+        write_flow(folder, self.config, self.train, self.seed, variables, features, self._fitted_on)
 
     @classmethod
     def load(cls, folder: str | Path) -> "Flow":
@@ -212,9 +230,9 @@ class Flow(HubFolder, SklearnApi):
           CheckpointError: a file is damaged, or the arrays do not fit the config or hold a
             number that is not finite.
         """
-        config, train, seed, variables, features = read_flow(folder)
+        config, train, seed, variables, features, fitted_on = read_flow(folder)
         flow = cls(config, seed, train)
-        flow._variables, flow._features = variables, features
+        flow._variables, flow._features, flow._fitted_on = variables, features, fitted_on
         return flow
 
     def pure(self) -> PureTransform:
@@ -228,7 +246,7 @@ class Flow(HubFolder, SklearnApi):
         return self._variables, self._features
 
     def _forget(self) -> None:
-        self._variables = self._features = self._names = None
+        self._variables = self._features = self._names = self._fitted_on = None
 
     def _is_density(self) -> bool:
         return True

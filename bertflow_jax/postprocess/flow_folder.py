@@ -1,6 +1,7 @@
 """The folder of a fitted flow."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ def write_flow(
     seed: int,
     variables: dict[str, Any],
     features: int,
+    fitted_on: Mapping[str, Any] | None,
 ) -> None:
     """Write a fitted flow into a folder; raises WorkdirError."""
     described = {
+        **({} if fitted_on is None else {"fitted_on": dict(fitted_on)}),
         "features": features,
         "seed": seed,
         "flow": dataclasses.asdict(config),
@@ -33,8 +36,8 @@ def write_flow(
 
 def read_flow(
     folder: str | Path,
-) -> tuple[FlowConfig, TrainConfig, int, dict[str, Any], int]:
-    """Return what `write_flow` was given: config, train, seed, variables, D.
+) -> tuple[FlowConfig, TrainConfig, int, dict[str, Any], int, dict[str, Any] | None]:
+    """Return what `write_flow` was given: config, train, seed, variables, D, its encoder.
 
     Raises:
       DataNotFoundError: the folder or one of its two files is missing.
@@ -47,7 +50,9 @@ def read_flow(
         config, seed = FlowConfig(**described["flow"]), described["seed"]
         train = TrainConfig(**described["train"])
         Config(seed=seed, flow=config, train=train).validate()
-        features = described["features"]
+        features, fitted_on = described["features"], described.get("fitted_on")
+        if not isinstance(fitted_on, dict | None):
+            raise ValueError(f"fitted_on is {fitted_on!r}, not the record of an encoder")
         # Else a damaged number of steps would be built before it is compared with the arrays.
         if config.levels * config.depth > len(flat):
             raise ValueError(
@@ -58,4 +63,5 @@ def read_flow(
     except DAMAGE as error:
         raise unreadable(path, "flow", error) from error
     _FOLDER.check(path, described, flat, expected)
-    return config, train, seed, flax.traverse_util.unflatten_dict(flat, sep="/"), features
+    variables = flax.traverse_util.unflatten_dict(flat, sep="/")
+    return config, train, seed, variables, features, fitted_on
