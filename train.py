@@ -44,6 +44,8 @@ def main() -> None:
         raise ConfigError("--config: get_config() must return a bertflow_jax.config.Config")
     # Checked before the seconds that loading JAX takes.
     config = _CONFIG.value.validate()
+    if not flags.FLAGS["workdir"].present:
+        raise ConfigError("--workdir is missing: name a folder, e.g. --workdir=runs/demo")
     switches = {"resume": _RESUME.value, "overwrite": _OVERWRITE.value}
     if distributed_flags.join():
         place = remote_address(_WORKDIR.value, "--workdir") or Path(_WORKDIR.value)

@@ -55,6 +55,9 @@ def parse_error(error: BaseException, argv: list[str]) -> str:
                 f"{field} sets a field of a config file: give --config=FILE too, as "
                 "--config=configs/text.py"
             )
+        if isinstance(error, flags.UnrecognizedFlagError) and "config" in flags.FLAGS:
+            hint = _hint(error.flagname, field_names(Config))
+            return f"{error}{'' if 'Did you mean' in str(error) else hint}"
         # absl shows the arguments of its own error there.
         return re.sub(r"\('Non-boolean argument.*\)$", "must be true or false", str(error))
     if not given(argv):

@@ -33,10 +33,14 @@ def _run(*arguments):
         ),
         (["--config=configs/demo.py", "--workdir=x", "--config.train.steps=many"], "steps"),
         (["--config=configs/demo.py", "--workdir=x", "--config.flow.coupling=add"], "additive"),
-        (["--config=configs/demo.py"], "--workdir"),
+        (["--config=configs/demo.py"], "--workdir is missing: name a folder"),
         (["--config=configs/demo.py", "--workdir=configs"], "not empty"),
         (["--config=configs/demo.py", "--workdir=x", "--resume", "--overwrite"], "exclude"),
         (["--config=configs/demo.py", "--workdir=x", "--speed=3"], "speed"),
+        (
+            ["--config=configs/demo.py", "--workdir=x", "--data.path=y"],
+            "flag 'data.path'; did you mean --config.data.path?",
+        ),
         (
             ["--config=configs/demo.py", "--workdir=x", "--config.objective=siamese"],
             "supervision.path",

@@ -99,8 +99,10 @@ def step_line(step: int, config: Config, examples: int) -> str:
     held_out = round(config.data.held_out * examples)
     fitted = examples - held_out
     order = ExampleOrder(fitted, min(config.train.batch_size, fitted), config.seed)
-    least = "at least " if held_out else ""
-    return f"step {step} of {least}{order.steps_for(config.train.epochs)} planned"
+    planned = order.steps_for(config.train.epochs)
+    if held_out:
+        return f"step {step} of {planned} planned, or of some more (data.held_out)"
+    return f"step {step} of {planned} planned"
 
 
 def _encoder(model: Mapping[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bertflow_jax.data.glue import BinaryTask
 from bertflow_jax.data.sts import ScoredPairs, StsTask
-from bertflow_jax.errors import InputError
+from bertflow_jax.errors import InputError, shown
 from bertflow_jax.evaluation.binary import score_binary
 from bertflow_jax.evaluation.metrics import (
     AGGREGATIONS,
@@ -96,7 +96,7 @@ def evaluate_task(task: StsTask, embed: Embed, similarity: str = "cosine") -> di
       An undefined score is None, with a "reason" beside it.
 
     Raises:
-      InputError: embed gives another number of rows, or a NaN.
+      InputError: embed is no function, gives another number of rows, or a NaN.
     """
     table = _table(task, embed)
     similarities = task_similarities(task, table, similarity)
@@ -135,7 +135,13 @@ def _evaluate_binary(
 
 
 def _table(task: StsTask, embed: Embed) -> SentenceTable:
-    return embed if isinstance(embed, SentenceTable) else SentenceTable.build([task], embed)
+    if isinstance(embed, SentenceTable):
+        return embed
+    if not callable(embed):
+        raise InputError(
+            f"embed={shown(embed)}: must be a function from sentences to vectors, as encoder.encode"
+        )
+    return SentenceTable.build([task], embed)
 
 
 def _pair_similarities(
@@ -163,7 +169,14 @@ def evaluate(
     Returns:
       row -> {task -> `evaluate_task`, "average": see `task_average`, of wmean, or None with a
       "reason"}.
+
+    Raises:
+      InputError: rows is no dict, or as `evaluate_task`.
     """
+    if not isinstance(rows, Mapping):
+        raise InputError(
+            f"rows={shown(rows)}: must be a dict of name -> embed, as {{'raw': encoder.encode}}"
+        )
     scored = {}
     for row, embed in rows.items():
         results = {

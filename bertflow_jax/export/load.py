@@ -64,5 +64,7 @@ class Encoder:
 
 
 if __name__ == "__main__":
+    if not sys.argv[1:]:
+        sys.exit(f"usage: python {sys.argv[0]} TEXT [TEXT ...]")
     for vector in Encoder().encode(sys.argv[1:]):
         print(json.dumps(vector.tolist()))

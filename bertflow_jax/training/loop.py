@@ -141,13 +141,15 @@ def run_fit(
                 bar.set_postfix_str(f"{metrics.bits_per_dim[-1]:.4f} bits/dim, {rate:.0f} steps/s")
             if finish is not None:
                 finish()
-        except (KeyboardInterrupt, TrainingError):
+        except (KeyboardInterrupt, TrainingError) as error:
             if save is not None and done > saved:
                 save(state, held_out)
             if finish is not None:
                 finish()
             if save is not None and done > saved:
-                _log.warning("stopped after step %d, which is saved: --resume goes on", done)
+                # A resumed fit has the same rate and comes to the same loss.
+                goes_on = "" if isinstance(error, TrainingError) else ": --resume goes on"
+                _log.warning("stopped after step %d, which is saved%s", done, goes_on)
             elif save is not None:
                 _log.warning("stopped after step %d; nothing new to save", done)
             raise

@@ -111,3 +111,11 @@ def test_embeddings_that_cannot_be_scored_are_refused():
         evaluate_task(angle_task(), broken)
     with pytest.raises(InputError, match=r"shape \(7, 2\) for 8 sentences"):
         evaluate_task(angle_task(), lambda sentences: angle_embed(sentences)[1:])
+
+
+def test_what_is_no_function_of_sentences_is_refused():
+    """Bug: AttributeError and TypeError of Python for two ways to mistake the arguments."""
+    with pytest.raises(InputError, match=r"rows=.*must be a dict of name -> embed"):
+        evaluate([angle_task()], angle_embed)
+    with pytest.raises(InputError, match=r"embed=3: must be a function"):
+        evaluate_task(angle_task(), 3)

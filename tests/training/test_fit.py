@@ -204,8 +204,11 @@ def test_f05_a_non_finite_loss_stops_and_is_not_saved():
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, TrainingError])
-def test_the_last_good_state_is_saved_when_a_run_stops(stop):
-    """Ctrl-C, or a loss that stops being finite, between two saves loses no finished step."""
+def test_the_last_good_state_is_saved_when_a_run_stops(stop, caplog):
+    """Ctrl-C, or a loss that stops being finite, between two saves loses no finished step.
+
+    Bug: a loss that is not finite was told to --resume, which comes to the same loss.
+    """
     config, data, saved = _config(40, eval_every=10), _data(), []
 
     class Stopper:
@@ -222,6 +225,8 @@ def test_the_last_good_state_is_saved_when_a_run_stops(stop):
             save=lambda state, held_out: saved.append(state),
         )
     assert [int(state.step) for state in saved] == [30]
+    advice = ": --resume goes on" if stop is KeyboardInterrupt else ""
+    assert f"stopped after step 30, which is saved{advice}" in caplog.messages
     straight = run_fit(_config(30), data, initial_state(config, data)).state
     assert max_difference(saved[0], straight) == 0.0
 
