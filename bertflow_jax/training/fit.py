@@ -18,6 +18,7 @@ from bertflow_jax.training.steps import FitState, flat_params
 _log = logging.getLogger(__name__)
 _INIT_SHARE = 0.1  # of a dimension's deviation that the rows of the initialisation must show
 _SMALL = 1e-4  # below this deviation the 1e-6 of ActNorm and the optimiser's step are not small
+_ENOUGH = 30  # rows; the deviation of fewer is often next to nothing in one dimension of many
 _FAR = 100.0  # deviations from 0; the fixed decay of a shift of 1,000 undoes its fit
 
 
@@ -77,7 +78,7 @@ def spread_constant_dimensions(
             typical,
         )
     offset = float(np.max(np.abs(np.asarray(mean))[ordinary] / std[ordinary]))
-    if offset > _FAR:
+    if offset > _FAR and len(embeddings) >= _ENOUGH:
         _log.warning(
             "the embeddings lie up to %.0f deviations from 0: weight decay keeps the flow from "
             "centring them; subtract their mean first",

@@ -328,8 +328,12 @@ def test_no_held_out_sentence_is_fitted_on_where_texts_repeat(caplog):
     assert "0 example(s) are held out; 0 of 24 share no sentence" in caplog.text
 
 
-@pytest.mark.parametrize("offset", [0.0, 1000.0])
-def test_embeddings_far_from_zero_are_said(offset, caplog):
-    """Decoupled decay pulls the shift of ActNorm back: the density was wrong without a word."""
-    prepare_data(_embeddings() + offset, np.arange(60)[:, None], held_out=0.0, seed=0)
-    assert ("subtract their mean first" in caplog.text) == (offset > 0)
+@pytest.mark.parametrize(("offset", "count"), [(0.0, 60), (1000.0, 60), (0.0, 2), (1000.0, 2)])
+def test_embeddings_far_from_zero_are_said(offset, count, caplog):
+    """Decoupled decay pulls the shift of ActNorm back: the density was wrong without a word.
+
+    Bug: two sentences, whose deviation says nothing, were "up to 1116 deviations from 0".
+    """
+    embeddings = _embeddings()[:count] + np.float32(offset)
+    prepare_data(embeddings, np.arange(count)[:, None], held_out=0.0, seed=0)
+    assert ("subtract their mean first" in caplog.text) == (offset > 0 and count > 2)
