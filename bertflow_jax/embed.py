@@ -33,11 +33,11 @@ from bertflow_jax.encoder.pretrained import Encoder, check_settings, load_encode
 from bertflow_jax.encoder.usage import with_prompt
 from bertflow_jax.errors import InputError
 from bertflow_jax.hub_interface import HubInterface
+from bertflow_jax.output_places import prepare_output
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.progress import text_progress_bar
 from bertflow_jax.st_arguments import ResultForm, sentence_transformers_names
 from bertflow_jax.st_interface import SentenceTransformersInterface
-from bertflow_jax.workdir import prepare_output
 
 if TYPE_CHECKING:
     from bertflow_jax.integrations.model_card import Card

@@ -18,7 +18,7 @@ from bertflow_jax.data.npy_files import NPY_DAMAGE
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.output_locks import LOCK
 from bertflow_jax.paths import file_sha256
-from bertflow_jax.workdir import write_text
+from bertflow_jax.text_output import write_text
 
 _log = logging.getLogger(__name__)
 INDEX = "index.json"  # of a folder of parts

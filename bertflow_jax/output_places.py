@@ -2,11 +2,14 @@
 
 import errno
 import os
+import tempfile
 from pathlib import Path
 
 from bertflow_jax.errors import WorkdirError
+from bertflow_jax.made_folders import make_folder
 from bertflow_jax.paths import user_path
-from bertflow_jax.workdir import prepare_output
+
+UNFINISHED = ".unfinished-"  # begins the name of a folder that `staging` fills
 
 
 def refuse_link(path: Path, shown: str) -> None:
@@ -48,6 +51,36 @@ def output_folder(folder: str | os.PathLike[str], flag: str = "--output") -> Pat
                     "another folder"
                 )
     return prepare_output(folder, flag)
+
+
+def prepare_output(folder: str | os.PathLike[str], flag: str = "--output") -> Path:
+    """Return the absolute folder, made and shown to be writable.
+
+    Raises:
+      WorkdirError: blank, a file, below a file, or not writable; names `flag`.
+    """
+    if not str(folder).strip():
+        raise WorkdirError(f"{flag} is blank; name a folder")
+    if "://" in str(folder):
+        raise WorkdirError(f"{flag}={folder} is no folder of this machine, and no other is written")
+    path = user_path(folder, flag).absolute()
+    if os.path.isfile(path):
+        raise WorkdirError(f"{flag}={folder} is a file; name a folder")
+    try:
+        make_folder(path)
+        with tempfile.TemporaryFile(dir=path):
+            return path
+    except OSError as error:
+        raise WorkdirError(
+            f"{flag}={folder} is not writable ({error.strerror or error}); choose another folder"
+        ) from error
+
+
+def check_empty(path: Path, given: str) -> None:
+    """Raise WorkdirError, which shows `given`, where a folder is there and holds something."""
+    # What `staging` leaves of a run that was killed is nothing.
+    if path.is_dir() and any(not p.name.startswith(UNFINISHED) for p in path.iterdir()):
+        raise WorkdirError(f"{given} is not empty; name another folder, or delete it")
 
 
 def check_output_file(path: Path, flag: str) -> None:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from bertflow_jax.errors import WorkdirError, refusal
 from bertflow_jax.interrupt import held
-from bertflow_jax.output_places import refuse_link
-from bertflow_jax.workdir import UNFINISHED, share
+from bertflow_jax.output_places import UNFINISHED, refuse_link
+from bertflow_jax.text_output import share
 
 _RANDOM = re.compile(r"[a-z0-9_]{8}")  # what mkstemp puts behind a prefix
 

@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 from bertflow_jax.errors import WorkdirError, refusal
 from bertflow_jax.interrupt import held
 from bertflow_jax.staging import new_beside
-from bertflow_jax.workdir import share
+from bertflow_jax.text_output import share
 
 
 def write_safetensors(

@@ -22,8 +22,8 @@ from bertflow_jax import distributed
 from bertflow_jax.data.npy_files import NPY_DAMAGE
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.interrupt import held
+from bertflow_jax.output_places import prepare_output
 from bertflow_jax.paths import default_cache_dir, open_to_others, user_path
-from bertflow_jax.workdir import prepare_output
 
 _log = logging.getLogger(__name__)
 _FORMAT = 2  # raised when the encoder's arithmetic changes, so that old entries are not used

@@ -13,8 +13,8 @@ from bertflow_jax.hub_access import HubAccess, check_repo_id, fetch
 from bertflow_jax.integrations.card_metrics import Metrics, check_same_model, read_metrics
 from bertflow_jax.integrations.hub_upload import PROCESSOR_FILES, Target, push_folder
 from bertflow_jax.integrations.model_card import Card, write_card
+from bertflow_jax.output_places import prepare_output
 from bertflow_jax.paths import user_path
-from bertflow_jax.workdir import prepare_output
 
 if TYPE_CHECKING:
     from bertflow_jax.embed import SentenceEncoder

@@ -16,6 +16,7 @@ from bertflow_jax.errors import (
     DataNotFoundError,
     InputError,
 )
+from bertflow_jax.output_places import prepare_output
 from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.postprocess.compose_steps import check_chain, check_steps, single
@@ -28,7 +29,7 @@ from bertflow_jax.postprocess.storage import (
     described_in,
     remove_saved,
 )
-from bertflow_jax.workdir import prepare_output, write_text
+from bertflow_jax.text_output import write_text
 
 
 class Compose(HubFolder, SklearnApi):

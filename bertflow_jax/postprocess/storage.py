@@ -18,11 +18,11 @@ from safetensors import SafetensorError
 from bertflow_jax.array_files import read_safetensors
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError, refusal
-from bertflow_jax.output_places import refuse_link
+from bertflow_jax.output_places import prepare_output, refuse_link
 from bertflow_jax.paths import user_path
 from bertflow_jax.staging import files_together
+from bertflow_jax.text_output import write_text
 from bertflow_jax.weight_output import write_safetensors
-from bertflow_jax.workdir import prepare_output, write_text
 
 # What reading a damaged file can raise, the constructors of configs included.
 DAMAGE = (

@@ -17,7 +17,7 @@ from bertflow_jax.output_places import output_folder, refuse_link
 from bertflow_jax.paths import file_kind
 from bertflow_jax.postprocess.vector_files import Block, VectorFile
 from bertflow_jax.staging import new_beside, remove_left_beside
-from bertflow_jax.workdir import share
+from bertflow_jax.text_output import share
 
 Write = Callable[[Block, NDArray[np.float32]], None]
 

@@ -14,7 +14,7 @@ from typing import Any
 from bertflow_jax.data.json_files import read_json_object
 from bertflow_jax.errors import BertFlowError
 from bertflow_jax.paths import file_kind
-from bertflow_jax.workdir import write_text
+from bertflow_jax.text_output import write_text
 
 _log = logging.getLogger(__name__)
 _SEAL = "sha256"

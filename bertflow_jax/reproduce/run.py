@@ -18,7 +18,7 @@ from bertflow_jax.reproduce.kept import read_sealed, write_sealed
 from bertflow_jax.reproduce.options import Options
 from bertflow_jax.reproduce.show import markdown, reasons, shown
 from bertflow_jax.reproduce.tables import Row, Table
-from bertflow_jax.workdir import write_text
+from bertflow_jax.text_output import write_text
 
 if TYPE_CHECKING:
     from bertflow_jax.reproduce.rows import RowScores

@@ -16,8 +16,10 @@ from bertflow_jax import Flow, FlowConfig, SentenceEncoder, Whitening
 from bertflow_jax.compilation import use_compilation_cache
 from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.errors import WorkdirError
+from bertflow_jax.made_folders import folders_undone
+from bertflow_jax.output_places import prepare_output
 from bertflow_jax.weight_output import write_safetensors
-from bertflow_jax.workdir import folders_undone, lock_workdir, prepare_output
+from bertflow_jax.workdir import lock_workdir
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "s3cret0marker"

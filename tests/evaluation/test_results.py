@@ -19,7 +19,7 @@ from bertflow_jax.evaluation.results import (
 )
 from bertflow_jax.evaluation.table import format_table
 from bertflow_jax.evaluation.tasks import evaluate
-from bertflow_jax.workdir import prepare_output
+from bertflow_jax.output_places import prepare_output
 
 
 def task(name, cosines, gold):

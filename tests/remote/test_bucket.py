@@ -8,11 +8,12 @@ import pytest
 from fake_gcs import DROP
 
 from bertflow_jax.errors import ConfigError, DataNotFoundError, WorkdirError
+from bertflow_jax.output_places import prepare_output
 from bertflow_jax.remote import bucket
 from bertflow_jax.remote.address import Address, remote_address
 from bertflow_jax.remote.bucket import BucketFolder
 from bertflow_jax.remote.output import Output
-from bertflow_jax.workdir import prepare_output, prepare_workdir
+from bertflow_jax.workdir import prepare_workdir
 
 RUN = Address("bucket", "runs/mine")
 

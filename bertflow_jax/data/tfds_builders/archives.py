@@ -21,7 +21,7 @@ from bertflow_jax.data.lines import read_lines
 from bertflow_jax.data.sts_files import folder_name
 from bertflow_jax.data.tfds_builders import UNFINISHED
 from bertflow_jax.errors import DataError
-from bertflow_jax.workdir import make_folder
+from bertflow_jax.made_folders import make_folder
 
 _LOG = logging.getLogger(__name__)
 _PATIENCE = 30.0  # seconds until a silent host counts as not there

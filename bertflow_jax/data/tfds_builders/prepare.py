@@ -15,8 +15,10 @@ from bertflow_jax.data.sts import StsTask, load_task
 from bertflow_jax.data.tfds_builders import PREFIX, UNFINISHED
 from bertflow_jax.data.tfds_builders.reader import prepared_version
 from bertflow_jax.errors import BertFlowError, ConfigError, DataNotFoundError, WorkdirError
+from bertflow_jax.made_folders import make_folder
+from bertflow_jax.output_places import prepare_output
 from bertflow_jax.paths import user_path
-from bertflow_jax.workdir import lock_workdir, make_folder, prepare_output
+from bertflow_jax.workdir import lock_workdir
 
 _LOG = logging.getLogger(__name__)
 
