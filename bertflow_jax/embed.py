@@ -33,7 +33,7 @@ from bertflow_jax.encoder.pretrained import Encoder, check_settings, load_encode
 from bertflow_jax.encoder.usage import with_prompt
 from bertflow_jax.errors import InputError
 from bertflow_jax.hub_interface import HubInterface
-from bertflow_jax.output_places import prepare_output
+from bertflow_jax.output_places import output_folder
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.progress import text_progress_bar
 from bertflow_jax.st_arguments import ResultForm, sentence_transformers_names
@@ -332,7 +332,7 @@ class SentenceEncoder(SentenceTransformersInterface, HubInterface):
 
         if self._postprocess is not None:
             check_unchanged(self._postprocess, self.processor)
-        save_folder(self.encoder, self.processor, prepare_output(folder, "folder"), card)
+        save_folder(self.encoder, self.processor, output_folder(folder, "folder"), card)
 
     def _limit(self, max_length: int) -> None:
         tokenizer = self.encoder.tokenizer.limited(

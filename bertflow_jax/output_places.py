@@ -26,38 +26,13 @@ def refuse_link(path: Path, shown: str) -> None:
 
 
 def output_folder(folder: str | os.PathLike[str], flag: str = "--output") -> Path:
-    """Return the absolute folder, made and shown to be writable, as `prepare_output` does.
+    """Return the absolute folder, made and shown to be writable.
 
     A folder may be a link to another one.
 
     Raises:
-      WorkdirError: as `prepare_output`; the folder, or one above it, is a link in a circle or to
-        nothing, or holds the checkpoints of a run.
-    """
-    if str(folder).strip() and "://" not in str(folder):
-        path = user_path(folder, flag).absolute()
-        for place in (path, *path.parents):
-            end = _how_it_ends(place) if os.path.islink(place) else ""
-            if end:
-                raise WorkdirError(
-                    f"{flag}={folder}: {place} is a link to {os.readlink(place)}{end}; name "
-                    "another folder, or delete the link"
-                )
-        real = Path(os.path.realpath(path))
-        for place in (real, *real.parents):
-            if _holds_checkpoints(place):
-                raise WorkdirError(
-                    f"{flag}={folder} lies in {place}, among the checkpoints of a run; name "
-                    "another folder"
-                )
-    return prepare_output(folder, flag)
-
-
-def prepare_output(folder: str | os.PathLike[str], flag: str = "--output") -> Path:
-    """Return the absolute folder, made and shown to be writable.
-
-    Raises:
-      WorkdirError: blank, a file, below a file, or not writable; names `flag`.
+      WorkdirError: blank, a file, below a file, or not writable; it, or a folder above it, is a
+        link in a circle or to nothing, or holds the checkpoints of a run; names `flag`.
     """
     if not str(folder).strip():
         raise WorkdirError(f"{flag} is blank; name a folder")
@@ -66,6 +41,7 @@ def prepare_output(folder: str | os.PathLike[str], flag: str = "--output") -> Pa
     path = user_path(folder, flag).absolute()
     if os.path.isfile(path):
         raise WorkdirError(f"{flag}={folder} is a file; name a folder")
+    _check_ways(path, f"{flag}={folder}")
     try:
         make_folder(path)
         with tempfile.TemporaryFile(dir=path):
@@ -74,6 +50,26 @@ def prepare_output(folder: str | os.PathLike[str], flag: str = "--output") -> Pa
         raise WorkdirError(
             f"{flag}={folder} is not writable ({error.strerror or error}); choose another folder"
         ) from error
+
+
+def _check_ways(path: Path, given: str) -> None:
+    """Raise WorkdirError, which begins with `given`, for what may not lie on the way to a folder.
+
+    Those are links in a circle or to nothing, and the checkpoints of a run.
+    """
+    for place in (path, *path.parents):
+        end = _how_it_ends(place) if os.path.islink(place) else ""
+        if end:
+            raise WorkdirError(
+                f"{given}: {place} is a link to {os.readlink(place)}{end}; name another folder, or "
+                "delete the link"
+            )
+    real = Path(os.path.realpath(path))
+    for place in (real, *real.parents):
+        if _holds_checkpoints(place):
+            raise WorkdirError(
+                f"{given} lies in {place}, among the checkpoints of a run; name another folder"
+            )
 
 
 def check_empty(path: Path, given: str) -> None:
@@ -112,5 +108,5 @@ def _holds_checkpoints(folder: Path) -> bool:
         return any(
             name.isdecimal() and (folder / name / "state").is_dir() for name in os.listdir(folder)
         )
-    except OSError:  # it is not there, or `prepare_output` says why it cannot be used
+    except OSError:  # it is not there, or `output_folder` says why it cannot be used
         return False

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bertflow_jax.errors import ConfigError, WorkdirError
 from bertflow_jax.output_locks import KEPT, LOCK
-from bertflow_jax.output_places import prepare_output
+from bertflow_jax.output_places import output_folder
 from bertflow_jax.remote.address import Address, remote_address
 
 _log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
     Raises:
       ConfigError: both flags are given; an address without the extra `gcs`.
       DataNotFoundError: an address in a bucket that does not exist.
-      WorkdirError: as `prepare_output`; not empty and neither flag given; --overwrite of a folder
+      WorkdirError: as `output_folder`; not empty and neither flag given; --overwrite of a folder
         that holds other things than a run, or that the current or the home folder lies in.
     """
     if resume and overwrite:
@@ -39,7 +39,7 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
 
         prepare_remote(address, resume=resume, overwrite=overwrite)
         return address
-    folder = prepare_output(workdir, "--workdir")
+    folder = output_folder(workdir, "--workdir")
     saves = folder / CHECKPOINTS
     if os.path.lexists(saves) and not saves.is_dir():
         raise WorkdirError(f"--workdir={workdir}: {saves} is no folder; move it away")

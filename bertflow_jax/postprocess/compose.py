@@ -16,7 +16,7 @@ from bertflow_jax.errors import (
     DataNotFoundError,
     InputError,
 )
-from bertflow_jax.output_places import prepare_output
+from bertflow_jax.output_places import output_folder
 from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.postprocess.compose_steps import check_chain, check_steps, single
@@ -155,7 +155,7 @@ class Compose(HubFolder, SklearnApi):
             if step.features is None:
                 raise not_fitted(f"this {step.name} is not fitted yet: call fit(embeddings)")
         check_chain(self.steps)
-        path = prepare_output(folder, "folder")
+        path = output_folder(folder, "folder")
         # The old steps go first: an interrupted save must not leave a mixture that can be loaded.
         remove_saved(path, steps=len(self.steps))
         for number, step in enumerate(self.steps):

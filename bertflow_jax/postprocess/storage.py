@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from bertflow_jax.array_files import read_safetensors
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError, refusal
-from bertflow_jax.output_places import prepare_output, refuse_link
+from bertflow_jax.output_places import output_folder, refuse_link
 from bertflow_jax.paths import user_path
 from bertflow_jax.staging import files_together
 from bertflow_jax.text_output import write_text
@@ -132,7 +132,7 @@ class Folder:
         Raises:
           WorkdirError: the folder is blank, a file, or cannot be written.
         """
-        path = prepare_output(folder, "folder")
+        path = output_folder(folder, "folder")
         flat = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         content = {**described, "arrays_sha256": tree_digest(flat)}
         try:

@@ -16,7 +16,7 @@ from bertflow_jax.data.tfds_builders import PREFIX, UNFINISHED
 from bertflow_jax.data.tfds_builders.reader import prepared_version
 from bertflow_jax.errors import BertFlowError, ConfigError, DataNotFoundError, WorkdirError
 from bertflow_jax.made_folders import make_folder
-from bertflow_jax.output_places import prepare_output
+from bertflow_jax.output_places import output_folder
 from bertflow_jax.paths import user_path
 from bertflow_jax.workdir import lock_workdir
 
@@ -68,7 +68,7 @@ def prepare(
             raise DataNotFoundError(f"--manual_dir={manual_dir}: no such folder; check the path")
         for task in tasks:
             sts_files.task_folder(manual, task)  # what is missing is told before work starts
-    folder = prepare_output(data_dir, "--data_dir")
+    folder = output_folder(data_dir, "--data_dir")
     options = {
         "mirror": mirror,
         "check_sizes": check_sizes,
