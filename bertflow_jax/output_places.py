@@ -41,7 +41,7 @@ def output_folder(folder: str | os.PathLike[str], flag: str = "--output") -> Pat
     path = user_path(folder, flag).absolute()
     if os.path.isfile(path):
         raise WorkdirError(f"{flag}={folder} is a file; name a folder")
-    _check_ways(path, f"{flag}={folder}")
+    check_ways(path, f"{flag}={folder}")
     try:
         make_folder(path)
         with tempfile.TemporaryFile(dir=path):
@@ -52,7 +52,7 @@ def output_folder(folder: str | os.PathLike[str], flag: str = "--output") -> Pat
         ) from error
 
 
-def _check_ways(path: Path, given: str) -> None:
+def check_ways(path: Path, given: str) -> None:
     """Raise WorkdirError, which begins with `given`, for what may not lie on the way to a folder.
 
     Those are links in a circle or to nothing, and the checkpoints of a run.

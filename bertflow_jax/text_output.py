@@ -1,4 +1,4 @@
-"""Text written to files whole or not at all, with the permissions of other outputs."""
+"""Files written whole or not at all, with the permissions of other outputs."""
 
 import os
 import tempfile
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.interrupt import held
+from bertflow_jax.output_places import refuse_link
 
 
 def share(path: Path) -> None:
@@ -22,20 +23,30 @@ def share(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 file through a temporary one beside it, so that no half file is ever left.
+    """Write a UTF-8 file as `write_bytes` does.
 
     A lone surrogate, as in a path whose bytes are not UTF-8, is written as its escape.
 
     Raises:
-      WorkdirError: the file cannot be written.
+      WorkdirError: the file cannot be written, or is a link.
     """
+    # In JSON the escape that this makes of a surrogate means that surrogate.
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file through a temporary one beside it, so that no half file is ever left.
+
+    Raises:
+      WorkdirError: the file cannot be written, or is a link.
+    """
+    refuse_link(path, str(path))
     temporary = None
     try:
         with held():
             handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-            # In JSON the escape that this makes of a surrogate means that surrogate.
-            with os.fdopen(handle, "w", -1, "utf-8", "backslashreplace", "\n") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
             share(Path(temporary))
             os.replace(temporary, path)
     except OSError as error:

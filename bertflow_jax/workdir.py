@@ -13,13 +13,17 @@ from pathlib import Path
 
 from bertflow_jax.errors import ConfigError, WorkdirError
 from bertflow_jax.output_locks import KEPT, LOCK
-from bertflow_jax.output_places import output_folder
+from bertflow_jax.output_places import output_folder, refuse_link
 from bertflow_jax.remote.address import Address, remote_address
 
 _log = logging.getLogger(__name__)
 CHECKPOINTS = "checkpoints"
 METRICS_FILE = "metrics.jsonl"
-_BEFORE_A_CHECKPOINT = {LOCK, METRICS_FILE, "metrics.tmp", "tensorboard", CHECKPOINTS}
+NEW_METRICS = "metrics.tmp"  # of a run that goes on, until it takes the place of the older ones
+ENCODER_FOLDER = "encoder"  # of a run that trains one
+NEW_ENCODER = f"{ENCODER_FOLDER}.new"
+_REPLACED = (METRICS_FILE, NEW_METRICS, ENCODER_FOLDER, NEW_ENCODER)
+_BEFORE_A_CHECKPOINT = {LOCK, METRICS_FILE, NEW_METRICS, "tensorboard", CHECKPOINTS}
 UNFINISHED_SAVE = ".orbax-checkpoint-tmp"  # in the name of a folder that orbax is still writing
 
 
@@ -29,8 +33,9 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
     Raises:
       ConfigError: both flags are given; an address without the extra `gcs`.
       DataNotFoundError: an address in a bucket that does not exist.
-      WorkdirError: as `output_folder`; not empty and neither flag given; --overwrite of a folder
-        that holds other things than a run, or that the current or the home folder lies in.
+      WorkdirError: as `output_folder`; a file that is replaced is a link; not empty and neither
+        flag given; --overwrite of a folder that holds other things than a run, or that the current
+        or the home folder lies in.
     """
     if resume and overwrite:
         raise ConfigError("--resume and --overwrite exclude each other: give one")
@@ -44,6 +49,8 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
     if os.path.lexists(saves) and not saves.is_dir():
         raise WorkdirError(f"--workdir={workdir}: {saves} is no folder; move it away")
     if resume or not _holds_a_run(folder):
+        for name in () if overwrite else _REPLACED:  # --overwrite deletes links too
+            refuse_link(folder / name, f"--workdir={workdir}: {name}")
         return folder
     if not overwrite:
         raise WorkdirError(

@@ -84,7 +84,7 @@ def make_files(folder: Path) -> None:
 def _links(folder: Path) -> None:
     (folder / "linked" / ".lock").symlink_to("../one.txt")
     (folder / "circle").symlink_to("circle")
-    for name in ("results.json", "index.json", "postprocess.json"):
+    for name in ("results.json", "index.json", "postprocess.json", "metrics.jsonl", "table2.json"):
         (folder / "links" / name).symlink_to("../one.txt")
     (folder / "link.npy").symlink_to("one.txt")
     (folder / "link.png").symlink_to("none.png")

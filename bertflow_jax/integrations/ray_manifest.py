@@ -27,7 +27,7 @@ def check_output(place: Place) -> dict[str, Any]:
         raise WorkdirError(f"--output={place.given} is a file; name a folder")
     # pyarrow does not list links that lead to nothing.
     for path in sorted(Path(place.path).glob("*")) if place.is_local else ():
-        if not path.is_dir():
+        if path.name == PIECES or not path.is_dir():
             refuse_link(path, f"--output={place.given}: {path.name}")
     found = _read(place)
     ours = {entry["name"] for entry in found.get("inputs", [])} | {MANIFEST, LOCK}

@@ -27,6 +27,7 @@ from bertflow_jax.postprocess.storage import (
     DAMAGE,
     compose_steps,
     described_in,
+    refuse_links,
     remove_saved,
 )
 from bertflow_jax.text_output import write_text
@@ -147,7 +148,8 @@ class Compose(HubFolder, SklearnApi):
         """Write every step into a folder of its own, `0`, `1`, ...
 
         Raises:
-          WorkdirError: the folder is blank, a file, or cannot be written.
+          WorkdirError: the folder is blank, a file, or cannot be written, or what is to be replaced
+            in it is a link.
           BertFlowError: a step is not fitted yet, or not on what the one before it gives; nothing
             is written then.
         """
@@ -156,6 +158,7 @@ class Compose(HubFolder, SklearnApi):
                 raise not_fitted(f"this {step.name} is not fitted yet: call fit(embeddings)")
         check_chain(self.steps)
         path = output_folder(folder, "folder")
+        refuse_links(path, f"folder={folder}", len(self.steps))
         # The old steps go first: an interrupted save must not leave a mixture that can be loaded.
         remove_saved(path, steps=len(self.steps))
         for number, step in enumerate(self.steps):

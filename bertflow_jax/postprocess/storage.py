@@ -53,10 +53,16 @@ def described_in(path: Path) -> str | None:
     return found[0] if found else None
 
 
-def refuse_links(path: Path, shown: str) -> None:
-    """Raise WorkdirError, beginning with `shown`, where a file that a save replaces is a link."""
+def refuse_links(path: Path, shown: str, steps: int = 0) -> None:
+    """Raise WorkdirError, beginning with `shown`, where something that a save replaces is a link.
+
+    `steps` is the number of steps that `Compose` writes into folders there.
+    """
     for name in [name for names in _FILES.values() for name in names]:
         refuse_link(path / name, f"{shown}: {name}")
+    for number in map(str, range(steps)):
+        refuse_link(path / number, f"{shown}: {number}")
+        refuse_links(path / number, f"{shown}: {number}")
 
 
 def compose_steps(path: Path) -> int:

@@ -42,7 +42,10 @@ def reproduce(options: Options) -> dict[str, Any]:
     table, rows = options.checked()
     output = output_folder(options.output)
     name = f"table{table.number}"
-    refuse_link(output / f"{name}.md", f"--output={options.output}: {name}.md")
+    # Also of the scores that are kept, which are read and replaced.
+    kept = sorted((output / name).glob("*.json"))
+    for path in (output / f"{name}.md", output / f"{name}.json", *kept):
+        refuse_link(path, f"--output={options.output}: {path.relative_to(output)}")
     folder = output_folder(output / name)
     # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
     from bertflow_jax.evaluation.results import source_version

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from bertflow_jax.errors import WorkdirError
-from bertflow_jax.workdir import METRICS_FILE
+from bertflow_jax.workdir import METRICS_FILE, NEW_METRICS
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class MetricsWriter:
         records = metric_records(self.path)
         kept = [json.dumps(record) + "\n" for record in records if record["step"] <= step]
         # Renamed into place: a run killed here must not lose its history.
-        rewritten = self.path.with_suffix(".tmp")
+        rewritten = self.path.with_name(NEW_METRICS)
         rewritten.write_text("".join(kept), "utf-8")
         rewritten.replace(self.path)
 
