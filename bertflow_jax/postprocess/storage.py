@@ -16,6 +16,7 @@ import numpy as np
 from safetensors import SafetensorError
 
 from bertflow_jax.array_files import read_safetensors
+from bertflow_jax.data.json_files import parse_json, read_json_object
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError, refusal
 from bertflow_jax.output_places import output_folder, refuse_link
@@ -70,7 +71,7 @@ def compose_steps(path: Path) -> int:
 
     Raises one of `DAMAGE` where it is not there or names none.
     """
-    count = json.loads((path / COMPOSE).read_text("utf-8"))["steps"]
+    count = parse_json((path / COMPOSE).read_bytes())["steps"]
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ValueError(f"steps is {count!r}, not a number >= 1")
     return count
@@ -170,9 +171,7 @@ class Folder:
 
     def read(self, path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return settings and arrays; raises one of `DAMAGE` for files that cannot be read."""
-        described = json.loads((path / self.json_name).read_text("utf-8"))
-        if not isinstance(described, dict):
-            raise ValueError(f"{self.json_name} holds no object")
+        described = read_json_object(path / self.json_name)
         described["arrays_sha256"]  # a KeyError here is damage too
         return described, read_safetensors(path / self.arrays_name)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from bertflow_jax.data.json_files import parse_json
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.workdir import METRICS_FILE, NEW_METRICS
 
@@ -26,8 +27,8 @@ def metric_records(path: Path) -> list[dict[str, Any]]:
     records = []
     for line in path.read_text("utf-8", errors="replace").splitlines():
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
+            record = parse_json(line)
+        except ValueError:
             continue
         if isinstance(record, dict) and type(record.get("step")) is int:
             records.append(record)
