@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from bertflow_jax.data.json_files import json_fault
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError
 
 _log = logging.getLogger(__name__)
@@ -73,7 +74,8 @@ def damaged(place: str, step: int, cause: object) -> CheckpointError:
         raise WorkdirError(
             f"checkpoint {place}/{step} cannot be read: {cause}; it may be whole: try again"
         ) from cause
-    text = str(cause).strip().splitlines()
+    said = json_fault(cause) if isinstance(cause, BaseException) else str(cause)
+    text = said.strip().splitlines()
     return CheckpointError(
         f"checkpoint {place}/{step} is damaged or incomplete "
         f"({text[0][:300] if text else type(cause).__name__})"

@@ -39,9 +39,9 @@ from bertflow_jax.interrupt import (
     was_pressed,
     was_terminated,
 )
+from bertflow_jax.made_folders import folders_undone
 from bertflow_jax.streams import steady_streams
 from bertflow_jax.version import __version__
-from bertflow_jax.workdir import folders_undone
 
 flags.DEFINE_bool("version", False, "Print the version and exit.")
 

@@ -16,9 +16,8 @@ if __name__ == "__main__":
     cli.run(embed_flags.main)
 
 import dataclasses
-import os
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,10 +26,9 @@ from bertflow_jax.data.batches import pad
 from bertflow_jax.data.texts import check_text, iter_texts
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.embed_functions import embedding_function, pure_of
-from bertflow_jax.encoder.folder import has_postprocess
-from bertflow_jax.encoder.hub import resolve_folder
+from bertflow_jax.embed_saved import SavedEncoders
 from bertflow_jax.encoder.origin import check_origin
-from bertflow_jax.encoder.pretrained import Encoder, check_settings, load_encoder
+from bertflow_jax.encoder.pretrained import Encoder
 from bertflow_jax.encoder.usage import with_prompt
 from bertflow_jax.errors import InputError
 from bertflow_jax.hub_interface import HubInterface
@@ -38,15 +36,11 @@ from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.progress import text_progress_bar
 from bertflow_jax.st_arguments import ResultForm, sentence_transformers_names
 from bertflow_jax.st_interface import SentenceTransformersInterface
-from bertflow_jax.workdir import prepare_output
-
-if TYPE_CHECKING:
-    from bertflow_jax.integrations.model_card import Card
 
 
-class SentenceEncoder(SentenceTransformersInterface, HubInterface):
-    """Texts to vectors; the methods of sentence-transformers are in `st_interface`,
-    `push_to_hub` is in `hub_interface`.
+class SentenceEncoder(SavedEncoders, SentenceTransformersInterface, HubInterface):
+    """Texts to vectors; the methods that load and save are in `embed_saved`, those of
+    sentence-transformers in `st_interface`, `push_to_hub` in `hub_interface`.
 
     Attributes:
       encoder: the encoder with its tokenizer and pooling.
@@ -88,74 +82,6 @@ class SentenceEncoder(SentenceTransformersInterface, HubInterface):
         self.params: dict[str, Any] = self._embedder.params
         self.encoder = dataclasses.replace(encoder, params=self.params["encoder"])
         self.dimension: int = self._embedder.dimension
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        path_or_hub_id: str | os.PathLike[str],
-        pooling: str | None = None,
-        max_length: int | None = None,
-        dtype: str = "float32",
-        *,
-        do_lower_case: bool | None = None,
-        revision: str | None = None,
-        token: str | bool | None = None,
-        cache_dir: str | os.PathLike[str] | None = None,
-        local_files_only: bool = False,
-    ) -> "SentenceEncoder":
-        """Load a BERT-family encoder, with the post-processor that was saved with it, if any.
-
-        Args:
-          path_or_hub_id: `mini_bert` (comes with the package), a folder in Hugging Face or
-            sentence-transformers layout, or a Hub id.
-          pooling: a name of `encoder.pooling`. None takes the folder's own (with its
-            normalisation), or `mean`. A name replaces the folder's pooling, its normalisation AND
-            its post-processor, which was fitted on the vectors of that pooling.
-          max_length: tokens a text, [CLS] and [SEP] included; replaces the folder's
-            max_seq_length. None takes the folder's, the tokenizer's or the position table's limit.
-          dtype: compute type, `float32` or `bfloat16`; parameters stay float32.
-          do_lower_case: for a folder with a vocab.txt and no word on lower-casing.
-          revision: branch, tag or commit of a Hub id.
-          token: for a private or gated Hub id; None takes HF_TOKEN or the stored one, False none.
-          cache_dir: folder of downloads; None takes the Hub's own (HF_HUB_CACHE, HF_HOME).
-          local_files_only: take what was downloaded before and ask nobody, as HF_HUB_OFFLINE=1.
-
-        Raises a `BertFlowError`: DataNotFoundError, ConfigError, UnsupportedModelError or
-        WeightsError.
-        """
-        check_settings(pooling, max_length, dtype, do_lower_case)
-        folder = resolve_folder(
-            path_or_hub_id,
-            revision,
-            token=token,
-            cache_dir=cache_dir,
-            local_files_only=local_files_only,
-        )
-        loaded = load_encoder(folder, pooling, max_length, dtype, do_lower_case=do_lower_case)
-        if pooling or not has_postprocess(folder):
-            return cls(loaded)
-        from bertflow_jax.integrations.sentence_transformers import load_postprocess
-
-        return cls(loaded).with_postprocess(load_postprocess(folder, loaded))
-
-    @classmethod
-    def from_checkpoint(
-        cls, workdir: str | os.PathLike[str], step: int | str | None = None
-    ) -> "SentenceEncoder":
-        """Load the encoder and the fitted flow of a `train.py` run: `encode` gives latents.
-
-        Args:
-          workdir: of the run.
-          step: of the checkpoint; `best` takes that with the best score, None the newest good one.
-
-        Raises a `BertFlowError`: DataNotFoundError or CheckpointError.
-        """
-        from bertflow_jax.restore import load_run  # it builds on this module
-
-        run = load_run(workdir, step)
-        # Without the check of with_postprocess: load_run has compared the encoder with the run's.
-        encoder = run.encoder.encoder
-        return cls(encoder, pure_of(run.flow, run.encoder.dimension), run.flow)
 
     def with_postprocess(self, processor: PostProcessor) -> "SentenceEncoder":
         """Return an encoder whose vectors go through a fitted `Flow`, `Whitening`, ... as well.
@@ -314,30 +240,6 @@ class SentenceEncoder(SentenceTransformersInterface, HubInterface):
             digest = tree_digest(self._postprocess.params)
             after = {"name": self._postprocess.name, "sha256": digest}
         return {**self.identity(), "postprocess": after}
-
-    def save_pretrained(
-        self, folder: str | os.PathLike[str], *, card: "Card | None" = None
-    ) -> None:
-        """Write the encoder in Hugging Face layout, with all that decides its vectors.
-
-        `from_pretrained(folder)` gives the same vectors, and so does sentence-transformers, whose
-        modules say pooling, normalisation and post-processor. Those it has not (several layers, a
-        flow) are code in the folder that it runs with trust_remote_code=True; README.md tells.
-        An older save in the folder is replaced once this one is complete.
-
-        Args:
-          folder: made where it is not there.
-          card: of README.md; None writes one only where there is such code.
-
-        Raises:
-          InputError: the post-processor was fitted anew since it was handed to with_postprocess.
-          WorkdirError: the folder cannot be written.
-        """
-        from bertflow_jax.integrations.sentence_transformers import check_unchanged, save_folder
-
-        if self._postprocess is not None:
-            check_unchanged(self._postprocess, self.processor)
-        save_folder(self.encoder, self.processor, prepare_output(folder, "folder"), card)
 
     def _limit(self, max_length: int) -> None:
         tokenizer = self.encoder.tokenizer.limited(

@@ -16,9 +16,9 @@ import numpy as np
 from bertflow_jax.data.json_files import read_json_object_if_present
 from bertflow_jax.data.npy_files import NPY_DAMAGE
 from bertflow_jax.errors import ConfigError
-from bertflow_jax.output_locks import LOCK
+from bertflow_jax.output_locks import lock_of
 from bertflow_jax.paths import file_sha256
-from bertflow_jax.workdir import write_text
+from bertflow_jax.text_output import write_text
 
 _log = logging.getLogger(__name__)
 INDEX = "index.json"  # of a folder of parts
@@ -56,7 +56,7 @@ class Part:
     @property
     def lock(self) -> Path:
         """The lock of who writes it."""
-        return self.path.with_name(f".{self.path.name}{LOCK}")
+        return lock_of(self.path)
 
     @property
     def described(self) -> dict[str, Any]:

@@ -13,13 +13,14 @@ from bertflow_jax.embed_index import index_is_ours
 from bertflow_jax.embed_partial import partial_folder, refuse_others_files
 from bertflow_jax.embed_parts import INDEX
 from bertflow_jax.errors import ConfigError, InputError, WorkdirError
-from bertflow_jax.output_locks import LOCK
+from bertflow_jax.output_locks import LOCK, lock_of, refuse_foreign_lock
 from bertflow_jax.output_places import output_folder, refuse_link
 from bertflow_jax.paths import file_kind, output_path
 
 # What a job writes into a folder of parts, temporary files and locks too.
 _OURS = re.compile(rf"\.?(part-\d+-of-\d+\.(npy|json)|{re.escape(INDEX)})(\..*)?|\{LOCK}")
 _PART = re.compile(r"part-\d+-of-\d+\.(npy|json)")
+_PART_LOCK = re.compile(rf"\.part-\d+-of-\d+\.npy\{LOCK}")
 # Who gives such a name does not mean a folder.
 _OTHER_FILES = (".npz", ".csv", ".tsv", ".txt", ".json", ".jsonl", ".gz", ".pt", ".h5", ".arrow")
 
@@ -115,13 +116,17 @@ class EmbedJob:
 
     def _check_replaced(self) -> None:
         """Raise WorkdirError where what is to be replaced is a link, or not ours."""
+        given = f"--output={self.output}"
         if not self.in_parts:
-            refuse_link(self.output, f"--output={self.output}")
+            refuse_link(self.output, given)
             refuse_others_files(self.output)
+            refuse_foreign_lock(lock_of(self.output), given)
             return
         for path in sorted(self.output.iterdir()):
+            if path.name == LOCK or _PART_LOCK.fullmatch(path.name):
+                refuse_foreign_lock(path, given)
             if path.name == INDEX or _PART.fullmatch(path.name):
-                refuse_link(path, f"--output={self.output}: {path.name}")
+                refuse_link(path, f"{given}: {path.name}")
 
     def _check_input_stays(self) -> None:
         """Raise ConfigError where the input would be overwritten."""

@@ -25,7 +25,13 @@ _log = logging.getLogger(__name__)
 # follows at a fixed place.
 _MADE, KEPT = b"bertflow_jax made  ", b"bertflow_jax found "
 _OLDER = re.compile(rb"[0-9a-f]{64}")  # a whole file of an older version
+_HOW = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # no wait at a pipe
 _ENOUGH = 1000  # bytes that hold a mark and an identity
+
+
+def lock_of(path: Path) -> Path:
+    """Return the lock file of who writes an output file."""
+    return path.with_name(f".{path.name}{LOCK}")
 
 
 @contextlib.contextmanager
@@ -83,15 +89,26 @@ def same_job(path: Path, identity: str, flag: str) -> Iterator[None]:
         os.close(handle)
 
 
+def refuse_foreign_lock(path: Path, flag: str) -> None:
+    """Raise WorkdirError for a lock file that is not one of ours, before any work; none is held.
+
+    Args:
+      path: of the lock file, which need not be there.
+      flag: for the message, as --output=FOLDER.
+    """
+    if os.path.lexists(path):
+        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+            os.close(_open_found(path, flag))
+
+
 def _open(path: Path, flag: str) -> int:
     """Open a lock file, made if it is not there; raises WorkdirError for what is not ours."""
-    how = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # no wait at a pipe
     while True:
         try:
-            handle = os.open(path, how | os.O_CREAT | os.O_EXCL, 0o666)
+            handle = os.open(path, _HOW | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
             with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                return _open_found(path, flag, how)
+                return _open_found(path, flag)
         else:
             try:
                 os.pwrite(handle, _MADE, 0)
@@ -102,12 +119,14 @@ def _open(path: Path, flag: str) -> int:
             return handle
 
 
-def _open_found(path: Path, flag: str, how: int) -> int:
+def _open_found(path: Path, flag: str) -> int:
     try:
-        handle = os.open(path, how)
+        handle = os.open(path, _HOW)
+    except FileNotFoundError:
+        raise
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
-            raise
+            raise WorkdirError(f"{flag}: {path} cannot be opened: {error.strerror}") from error
         kind = "a link" if error.errno == errno.ELOOP else "no file"
         raise _not_ours(path, flag, kind) from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):

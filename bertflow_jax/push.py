@@ -28,10 +28,9 @@ from bertflow_jax import cli, model_flags
 from bertflow_jax.checks import parse_step
 from bertflow_jax.data.json_files import read_json_object
 from bertflow_jax.errors import ConfigError
-from bertflow_jax.output_places import output_folder
+from bertflow_jax.output_places import check_empty, output_folder
 from bertflow_jax.paths import user_path
 from bertflow_jax.remote.address import remote_address
-from bertflow_jax.workdir import check_empty
 
 if TYPE_CHECKING:
     from bertflow_jax.embed import SentenceEncoder

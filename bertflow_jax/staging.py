@@ -17,8 +17,8 @@ from pathlib import Path
 
 from bertflow_jax.errors import WorkdirError, refusal
 from bertflow_jax.interrupt import held
-from bertflow_jax.output_places import refuse_link
-from bertflow_jax.workdir import UNFINISHED, share
+from bertflow_jax.output_places import UNFINISHED, refuse_link
+from bertflow_jax.text_output import share
 
 _RANDOM = re.compile(r"[a-z0-9_]{8}")  # what mkstemp puts behind a prefix
 
@@ -91,7 +91,8 @@ def files_together(folder: Path, before: Callable[[], object] = lambda: None) ->
 
     Raises:
       OSError: something cannot be written.
-      WorkdirError: a file that is to be replaced is a link; nothing has moved then.
+      WorkdirError: a file that is to be replaced, or a folder inside, is a link; nothing has moved
+        then.
     """
     with _temporary(folder, UNFINISHED) as new:
         with _named(new, folder):
@@ -99,8 +100,7 @@ def files_together(folder: Path, before: Callable[[], object] = lambda: None) ->
         with held():
             for path in sorted(new.rglob("*")):
                 place = folder / path.relative_to(new)
-                if path.is_file():
-                    refuse_link(place, str(place))
+                refuse_link(place, str(place))
             before()
             for path in sorted(new.rglob("*")):  # folders before what is in them
                 place = folder / path.relative_to(new)

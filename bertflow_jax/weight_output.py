@@ -10,8 +10,9 @@ from safetensors.numpy import save_file
 
 from bertflow_jax.errors import WorkdirError, refusal
 from bertflow_jax.interrupt import held
+from bertflow_jax.output_places import refuse_link
 from bertflow_jax.staging import new_beside
-from bertflow_jax.workdir import share
+from bertflow_jax.text_output import share
 
 
 def write_safetensors(
@@ -25,8 +26,9 @@ def write_safetensors(
       metadata: of the file's header.
 
     Raises:
-      WorkdirError: the file cannot be written.
+      WorkdirError: the file cannot be written, or is a link.
     """
+    refuse_link(path, str(path))
     try:
         with held():  # safetensors writes in one call, in which a signal would wait anyway
             unfinished = new_beside(path)

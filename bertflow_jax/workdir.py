@@ -1,4 +1,4 @@
-"""Output folders: checked and made before any long work, without loading JAX."""
+"""Workdirs of runs: checked, locked and emptied before any long work, without loading JAX."""
 
 import contextlib
 import dataclasses
@@ -7,97 +7,24 @@ import fcntl
 import logging
 import os
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bertflow_jax.errors import ConfigError, WorkdirError
-from bertflow_jax.interrupt import held
 from bertflow_jax.output_locks import KEPT, LOCK
-from bertflow_jax.paths import user_path
+from bertflow_jax.output_places import output_folder, refuse_link
 from bertflow_jax.remote.address import Address, remote_address
 
 _log = logging.getLogger(__name__)
 CHECKPOINTS = "checkpoints"
-_made: list[Path] | None = None  # folders that `make_folder` has made, inside `folders_undone`
 METRICS_FILE = "metrics.jsonl"
-_BEFORE_A_CHECKPOINT = {LOCK, METRICS_FILE, "metrics.tmp", "tensorboard", CHECKPOINTS}
-UNFINISHED = ".unfinished-"  # begins the name of a folder that `staging` fills
+NEW_METRICS = "metrics.tmp"  # of a run that goes on, until it takes the place of the older ones
+ENCODER_FOLDER = "encoder"  # of a run that trains one
+NEW_ENCODER = f"{ENCODER_FOLDER}.new"
+_REPLACED = (METRICS_FILE, NEW_METRICS, ENCODER_FOLDER, NEW_ENCODER)
+_BEFORE_A_CHECKPOINT = {LOCK, METRICS_FILE, NEW_METRICS, "tensorboard", CHECKPOINTS}
 UNFINISHED_SAVE = ".orbax-checkpoint-tmp"  # in the name of a folder that orbax is still writing
-
-
-def prepare_output(folder: str | os.PathLike[str], flag: str = "--output") -> Path:
-    """Return the absolute folder, made and shown to be writable.
-
-    Raises:
-      WorkdirError: blank, a file, below a file, or not writable; names `flag`.
-    """
-    if not str(folder).strip():
-        raise WorkdirError(f"{flag} is blank; name a folder")
-    if "://" in str(folder):
-        raise WorkdirError(f"{flag}={folder} is no folder of this machine, and no other is written")
-    path = user_path(folder, flag).absolute()
-    if os.path.isfile(path):
-        raise WorkdirError(f"{flag}={folder} is a file; name a folder")
-    try:
-        make_folder(path)
-        with tempfile.TemporaryFile(dir=path):
-            return path
-    except OSError as error:
-        raise WorkdirError(
-            f"{flag}={folder} is not writable ({error.strerror or error}); choose another folder"
-        ) from error
-
-
-def check_empty(path: Path, given: str) -> None:
-    """Raise WorkdirError, which shows `given`, where a folder is there and holds something."""
-    # What `staging` leaves of a run that was killed is nothing.
-    if path.is_dir() and any(not p.name.startswith(UNFINISHED) for p in path.iterdir()):
-        raise WorkdirError(f"{given} is not empty; name another folder, or delete it")
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, that `folders_undone` deletes if they stay empty.
-
-    Raises:
-      OSError: it cannot be made.
-    """
-    if _made is not None:
-        for place in (path, *path.parents):
-            if os.path.lexists(place):
-                break
-            _made.append(place)
-    path.mkdir(parents=True, exist_ok=True)
-
-
-@contextlib.contextmanager
-def folders_undone() -> Iterator[None]:
-    """Delete the folders that were made inside and are still empty, where that ends with an error.
-
-    A command that is refused leaves nothing. A lock file that no other run holds is nothing.
-    """
-    global _made
-    before, _made = _made, []
-    try:
-        yield
-    except BaseException:
-        for folder in sorted(_made, key=lambda path: len(path.parts), reverse=True):
-            # Empty ones that a library has made inside go too.
-            for place, _, _ in os.walk(folder, topdown=False):
-                _remove_if_empty(Path(place))
-        raise
-    finally:
-        _made = before
-
-
-def _remove_if_empty(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # it holds something, or is gone
-        if os.listdir(folder) == [LOCK]:
-            with (folder / LOCK).open() as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                (folder / LOCK).unlink()
-        folder.rmdir()
 
 
 def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Path | Address:
@@ -106,8 +33,9 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
     Raises:
       ConfigError: both flags are given; an address without the extra `gcs`.
       DataNotFoundError: an address in a bucket that does not exist.
-      WorkdirError: as `prepare_output`; not empty and neither flag given; --overwrite of a folder
-        that holds other things than a run, or that the current or the home folder lies in.
+      WorkdirError: as `output_folder`; a file that is replaced is a link; not empty and neither
+        flag given; --overwrite of a folder that holds other things than a run, or that the current
+        or the home folder lies in.
     """
     if resume and overwrite:
         raise ConfigError("--resume and --overwrite exclude each other: give one")
@@ -116,11 +44,13 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
 
         prepare_remote(address, resume=resume, overwrite=overwrite)
         return address
-    folder = prepare_output(workdir, "--workdir")
+    folder = output_folder(workdir, "--workdir")
     saves = folder / CHECKPOINTS
     if os.path.lexists(saves) and not saves.is_dir():
         raise WorkdirError(f"--workdir={workdir}: {saves} is no folder; move it away")
     if resume or not _holds_a_run(folder):
+        for name in () if overwrite else _REPLACED:  # --overwrite deletes links too
+            refuse_link(folder / name, f"--workdir={workdir}: {name}")
         return folder
     if not overwrite:
         raise WorkdirError(
@@ -256,39 +186,3 @@ def lock_workdir(folder: Path, flag: str = "--workdir") -> Iterator[WorkdirLock]
                 f"{lock.given}: {lock.path} cannot be written ({error.strerror})"
             ) from error
         yield lock
-
-
-def share(path: Path) -> None:
-    """Give a file or folder that was made private the permissions of any other new one.
-
-    What makes a temporary file makes it private; results are for sharing, as the user's mask says.
-
-    Raises:
-      OSError: it is gone, or another user's.
-    """
-    mask = os.umask(0)
-    os.umask(mask)
-    path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 file through a temporary one beside it, so that no half file is ever left.
-
-    A lone surrogate, as in a path whose bytes are not UTF-8, is written as its escape.
-
-    Raises:
-      WorkdirError: the file cannot be written.
-    """
-    temporary = None
-    try:
-        with held():
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-            # In JSON the escape that this makes of a surrogate means that surrogate.
-            with os.fdopen(handle, "w", -1, "utf-8", "backslashreplace", "\n") as file:
-                file.write(text)
-            share(Path(temporary))
-            os.replace(temporary, path)
-    except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        raise WorkdirError(f"{path} cannot be written: {error.strerror or error}") from error

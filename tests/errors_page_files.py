@@ -75,6 +75,7 @@ def make_files(folder: Path) -> None:
     (folder / "broken" / "checkpoints" / "4" / "state" / "metadata").write_text("{}", "utf-8")
     (folder / "cut.npy").write_bytes((folder / "given.npy").read_bytes()[:1000])
     np.save(folder / "equal.npy", np.ones((50, 8), np.float32))
+    (folder / "digits.json").write_text('{"rows": ' + "9" * 5000 + "}", "utf-8")
     (folder / "damaged_parts").mkdir()
     np.save(folder / "damaged_parts" / "part-00000-of-00001.npy", vectors)
     listed = {"file": "part-00000-of-00001.npy", "start": 0, "stop": 64, "sha256": "0" * 64}
@@ -84,7 +85,7 @@ def make_files(folder: Path) -> None:
 def _links(folder: Path) -> None:
     (folder / "linked" / ".lock").symlink_to("../one.txt")
     (folder / "circle").symlink_to("circle")
-    for name in ("results.json", "index.json", "postprocess.json"):
+    for name in ("results.json", "index.json", "postprocess.json", "metrics.jsonl", "table2.json"):
         (folder / "links" / name).symlink_to("../one.txt")
     (folder / "link.npy").symlink_to("one.txt")
     (folder / "link.png").symlink_to("none.png")

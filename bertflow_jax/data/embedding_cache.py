@@ -22,8 +22,8 @@ from bertflow_jax import distributed
 from bertflow_jax.data.npy_files import NPY_DAMAGE
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.interrupt import held
+from bertflow_jax.output_places import output_folder
 from bertflow_jax.paths import default_cache_dir, open_to_others, user_path
-from bertflow_jax.workdir import prepare_output
 
 _log = logging.getLogger(__name__)
 _FORMAT = 2  # raised when the encoder's arithmetic changes, so that old entries are not used
@@ -80,7 +80,7 @@ def embed_cached(
 
 
 def _make_private(folder: Path) -> None:
-    prepare_output(folder, "cache_dir")
+    output_folder(folder, "cache_dir")
     # What others may have put there must not be taken for this user's from now on.
     foreign = list(folder.glob("*.sha256")) if open_to_others(folder) else []
     try:

@@ -1,7 +1,9 @@
-"""Reading JSON with errors that name the file."""
+"""Reading JSON, the one parser of it, with errors that name the file."""
 
 import json
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,38 @@ def read_json(path: Path) -> Any:
         raise ConfigError(f"{path} cannot be read ({error.strerror or error})") from error
     refuse_pointer(path, content)
     try:
-        return json.loads(content.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, thousands of digits
+        return parse_json(content)
+    except ValueError as error:
         raise ConfigError(f"{path}: not valid JSON ({error})") from error
+
+
+def parse_json(
+    content: bytes | str, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None
+) -> Any:
+    """Parse JSON, bytes of it in UTF-8; `pairs` makes an object of its keys and values.
+
+    NaN and Infinity are numbers of it, as Python has it: who takes a number checks that it can be.
+
+    Raises:
+      ValueError: whatever is wrong with it, in words that can stand in a message.
+    """
+    try:
+        text = content if isinstance(content, str) else content.decode("utf-8-sig")
+        return json.loads(text, object_pairs_hook=pairs)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(json_fault(error)) from error
+
+
+def json_fault(error: BaseException) -> str:
+    """Return what is wrong with JSON that a parser of Python's could not read.
+
+    Python's own words are of no use to who has the file: to raise a limit of the interpreter's.
+    """
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if "integer string conversion" in str(error):
+        return f"an integer of more than {sys.get_int_max_str_digits()} digits"
+    return str(error)
 
 
 def refuse_pointer(path: Path, content: bytes) -> None:
@@ -40,8 +71,8 @@ def refuse_pointer(path: Path, content: bytes) -> None:
 def parse_json_line(line: str, place: str) -> dict[str, Any]:
     """Return the object on one line of a .jsonl file; raises DataError naming its place."""
     try:
-        found = json.loads(line, object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:  # a number may have too many digits
+        found = parse_json(line, _once)
+    except ValueError as error:
         raise DataError(f"{place}: not JSON ({error})") from error
     if not isinstance(found, dict):
         raise DataError(f"{place}: an object is needed, {{...}}")

@@ -1,12 +1,12 @@
 """Starts the probe and reads what it says, however it ends."""
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from bertflow_jax.data.json_files import parse_json
 from bertflow_jax.doctor.finding import Finding
 
 _REMEDY = (
@@ -44,7 +44,7 @@ def _read(said: bytes, ended: str, errors: bytes) -> list[Finding]:
     found, current = [], "starting Python"
     for line in said.decode("utf-8", "replace").splitlines():
         try:
-            fields = json.loads(line)
+            fields = parse_json(line)
         except ValueError:  # a library's own print
             continue
         if not isinstance(fields, dict) or not {"starts", "check"} & set(fields):

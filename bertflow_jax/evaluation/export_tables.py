@@ -14,7 +14,7 @@ from bertflow_jax.evaluation.table import (
     task_columns,
 )
 from bertflow_jax.evaluation.tasks import PAPER_AGGREGATION, task_average
-from bertflow_jax.workdir import write_text
+from bertflow_jax.text_output import write_text
 
 _NOT_SCORED = "--"
 _MARKDOWN_SPECIAL = "\\`*_{}[]<>#|~"

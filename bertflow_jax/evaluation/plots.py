@@ -11,9 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from bertflow_jax.errors import ConfigError, WorkdirError
+from bertflow_jax.errors import ConfigError
 from bertflow_jax.evaluation.plot_data import Curve, RowPlot
 from bertflow_jax.evaluation.similarities import TITLES
+from bertflow_jax.text_output import write_bytes
 
 FIGURE_SUFFIXES = (".png", ".svg")
 # Blue and vermilion of Okabe and Ito: told apart under every common colour blindness.
@@ -175,7 +176,6 @@ def effect_figure(path: Path, rows: Sequence[RowPlot], title: str) -> None:
         for panel in panels[:, 1:].flat:
             panel.set_ylabel("")
         figure.suptitle(title)
-        try:
-            figure.savefig(path, dpi=130, metadata={"Date": None} if suffix == ".svg" else None)
-        except OSError as error:
-            raise WorkdirError(f"{path} cannot be written: {error.strerror or error}") from error
+        buffer, date = io.BytesIO(), {"Date": None} if suffix == ".svg" else None
+        figure.savefig(buffer, format=suffix.removeprefix("."), dpi=130, metadata=date)
+    write_bytes(path, buffer.getvalue())

@@ -24,7 +24,7 @@ from bertflow_jax.evaluation.table import (
     task_columns,
 )
 from bertflow_jax.evaluation.tasks import PAPER_AGGREGATION
-from bertflow_jax.workdir import write_text
+from bertflow_jax.text_output import write_text
 
 _MEANING = {
     "all": "one correlation over all pairs of a year (SBERT, SimCSE, MTEB)",

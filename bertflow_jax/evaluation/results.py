@@ -14,8 +14,8 @@ from bertflow_jax.data.glue import BinaryTask
 from bertflow_jax.data.sts import StsTask
 from bertflow_jax.evaluation.metrics import AGGREGATIONS
 from bertflow_jax.evaluation.tasks import PAPER_AGGREGATION, task_average
+from bertflow_jax.text_output import write_text
 from bertflow_jax.version import __version__
-from bertflow_jax.workdir import write_text
 
 _PACKAGES = ("jax", "flax", "optax", "distrax", "transformers", "numpy", "scipy")
 _ROOT = Path(__file__).parents[2]

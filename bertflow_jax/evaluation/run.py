@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertflow_jax.checks import parse_step
 from bertflow_jax.config import Config, DataConfig
 from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.data.sts import StsTask
+from bertflow_jax.evaluation import sources
 from bertflow_jax.evaluation.analyses import format_analyses, run_analyses
-from bertflow_jax.evaluation.captions import FITTED_HERE, step_line
+from bertflow_jax.evaluation.captions import FITTED_HERE
 from bertflow_jax.evaluation.export_tables import write_tables
 from bertflow_jax.evaluation.isotropy import isotropy
 from bertflow_jax.evaluation.metrics import mean_random_cosine
@@ -26,14 +26,13 @@ from bertflow_jax.evaluation.options import (
 from bertflow_jax.evaluation.plot_data import plot_rows, training_curves
 from bertflow_jax.evaluation.published import PUBLISHED
 from bertflow_jax.evaluation.results import build_results, write_results
+from bertflow_jax.evaluation.sources import Source
 from bertflow_jax.evaluation.table import COLUMNS, format_table, task_columns
 from bertflow_jax.evaluation.tasks import SentenceTable, evaluate
 from bertflow_jax.remote.output import Output
 
 if TYPE_CHECKING:
-    from bertflow_jax.embed import SentenceEncoder
     from bertflow_jax.evaluation.fitted_rows import FitTexts
-    from bertflow_jax.postprocess import PostProcessor
 
 Tables = dict[str, SentenceTable]  # task -> the vectors of its sentences
 _CURVES = {"fit": "bits_per_dim", "held out": "held_out_bits_per_dim"}
@@ -65,9 +64,9 @@ def _evaluate(
     of_the_run = options.workdir is not None and options.fit in ("", "run")
     texts = None if of_the_run else _fit_texts(options, tasks)
     if options.workdir is not None:
-        source = _workdir_source(options, scratch)
+        source = sources.workdir_source(options, scratch)
     else:
-        source = _encoder_source(options)
+        source = sources.encoder_source(options)
     if of_the_run:
         texts = _fit_texts(options, tasks, source.own_text)
     raw = _raw_table(options, tasks, source, texts)
@@ -111,87 +110,6 @@ def _evaluate(
     return results
 
 
-@dataclasses.dataclass(frozen=True)
-class _Source:
-    """What is scored.
-
-    Attributes:
-      encoder: without a flow.
-      identity: of the encoder.
-      postprocess: the run's flow, or what --flow names; None without either.
-      config: of the run; its `flow` and `train` sections shape the flows among the fitted rows.
-      own_text: what the run was fitted on.
-      model: of results.json.
-      metrics_path: metrics of the run.
-    """
-
-    encoder: "SentenceEncoder"
-    identity: dict[str, Any]
-    postprocess: "PostProcessor | None"
-    config: Config
-    own_text: DataConfig | None
-    model: dict[str, Any]
-    metrics_path: Path | None
-
-
-def _workdir_source(options: EvalOptions, scratch: Path) -> _Source:
-    # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
-    from bertflow_jax.digests import tree_digest
-    from bertflow_jax.restore import load_run
-
-    assert options.workdir is not None
-    run = load_run(options.workdir, parse_step(options.step), scratch)
-    config = Config.from_dict(run.records.config)
-    print(f"checkpoint: {step_line(run.step, config, run.records.manifest['examples'])}")
-    model = {
-        "workdir": options.workdir,
-        "step": run.step,
-        "encoder": {
-            "path": config.encoder.path,
-            **run.records.encoder,
-            "pooling_name": config.encoder.pooling,
-        },
-        "flow": run.records.config["flow"],
-        # A run is overwritten: this says which parameters were scored.
-        "postprocess": {"name": run.flow.name, "sha256": tree_digest(run.flow.pure().params)},
-        "config": run.records.config,
-        "text": run.records.manifest,
-    }
-    return _Source(
-        run.encoder,
-        run.identity,
-        run.flow,
-        options.config or config,
-        config.data,
-        model,
-        run.metrics_path,
-    )
-
-
-def _encoder_source(options: EvalOptions) -> _Source:
-    # The post-processor first: it is small, and a wrong path is told before the encoder is loaded.
-    processor = None if options.flow is None else _load_postprocess(options.flow)
-    encoder = _load_encoder(options)
-    # An encoder that was saved with a post-processor has one; a second one is refused.
-    both = encoder if processor is None else encoder.with_postprocess(processor)
-    processor = both.processor
-    if processor is not None:
-        encoder = both.without_postprocess()
-    identity = encoder.identity()
-    named = {"pooling_name": options.pooling} if options.pooling else {}
-    model = {"encoder": {"path": options.encoder, **identity, **named}, "flow": None}
-    if processor is not None:
-        after = both.describe()["postprocess"]
-        model["flow"] = {"path": options.flow or options.encoder, **after}
-    return _Source(encoder, identity, processor, options.config or Config(), None, model, None)
-
-
-def _load_postprocess(name: str) -> "PostProcessor":
-    from bertflow_jax import postprocess
-
-    return postprocess.from_pretrained(name)
-
-
 def _fit_texts(
     options: EvalOptions, tasks: list[StsTask], own: DataConfig | None = None
 ) -> "FitTexts | None":
@@ -205,7 +123,7 @@ def _fit_texts(
 
 
 def _raw_table(
-    options: EvalOptions, tasks: list[StsTask], source: _Source, texts: "FitTexts | None"
+    options: EvalOptions, tasks: list[StsTask], source: Source, texts: "FitTexts | None"
 ) -> SentenceTable:
     """Embed every sentence of tasks and texts, or take the embeddings of an earlier evaluation."""
     own = source.config.cache_dir if options.workdir is not None else ""
@@ -241,26 +159,13 @@ def _random_cosine(tables: Tables, seed: int) -> float | None:
     return float(np.average(known, weights=[len(table.index) for table in different]))
 
 
-def _load_encoder(options: EvalOptions) -> "SentenceEncoder":
-    from bertflow_jax.embed import SentenceEncoder
-
-    assert options.encoder is not None
-    return SentenceEncoder.from_pretrained(
-        options.encoder,
-        pooling=options.pooling,
-        max_length=options.max_length,
-        dtype=options.dtype or "float32",
-        revision=options.revision,
-    )
-
-
 def _analyse(
     options: EvalOptions,
     output: Output,
     results: dict[str, Any],
     tasks: list[StsTask],
     tables: dict[str, Tables],
-    source: _Source,
+    source: Source,
 ) -> None:
     """Add the analyses that were asked for to results.json and print their tables."""
     if not options.analyses:

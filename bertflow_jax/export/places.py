@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bertflow_jax.errors import ConfigError, WorkdirError
-from bertflow_jax.output_places import output_folder
+from bertflow_jax.output_places import check_empty, output_folder
 from bertflow_jax.paths import user_path
-from bertflow_jax.workdir import check_empty
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _KNOWN = (*PLATFORMS, "rocm")

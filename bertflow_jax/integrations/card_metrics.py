@@ -37,7 +37,14 @@ def read_metrics(metrics: Metrics) -> dict[str, Any]:
     try:
         metrics_table(results)
         eval_results(results, next(iter(results["rows"])))
-    except (LookupError, TypeError, AttributeError, ValueError, StopIteration) as error:
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        ArithmeticError,
+        StopIteration,
+    ) as error:
         raise InputError(
             f"{place} is no results.json of evaluate.py ({type(error).__name__}: {error})"
         ) from None

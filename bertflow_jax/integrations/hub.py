@@ -13,8 +13,8 @@ from bertflow_jax.hub_access import HubAccess, check_repo_id, fetch
 from bertflow_jax.integrations.card_metrics import Metrics, check_same_model, read_metrics
 from bertflow_jax.integrations.hub_upload import PROCESSOR_FILES, Target, push_folder
 from bertflow_jax.integrations.model_card import Card, write_card
+from bertflow_jax.output_places import output_folder
 from bertflow_jax.paths import user_path
-from bertflow_jax.workdir import prepare_output
 
 if TYPE_CHECKING:
     from bertflow_jax.embed import SentenceEncoder
@@ -105,7 +105,7 @@ def write_encoder(encoder: "SentenceEncoder", folder: str | os.PathLike[str], ca
     Raises:
       InputError, WorkdirError: as `SentenceEncoder.save_pretrained`.
     """
-    path = prepare_output(os.fspath(folder), "folder")
+    path = output_folder(os.fspath(folder), "folder")
     encoder.save_pretrained(path, card=card)
     return path
 

@@ -17,7 +17,7 @@ from bertflow_jax.integrations.card_facts import (
 from bertflow_jax.integrations.card_metrics import eval_results, metrics_table
 from bertflow_jax.integrations.folder_names import CARD, CODE, MARK, is_ours
 from bertflow_jax.postprocess.base import PostProcessor
-from bertflow_jax.workdir import write_text
+from bertflow_jax.text_output import write_text
 
 _PLACE = "PATH/OF/THIS/FOLDER"
 _WHAT = {

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bertflow_jax.data.json_files import parse_json
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.integrations.ray_inputs import InputFile, Place, reach
 from bertflow_jax.integrations.ray_outputs import MANIFEST, PIECES, Store
@@ -27,7 +28,7 @@ def check_output(place: Place) -> dict[str, Any]:
         raise WorkdirError(f"--output={place.given} is a file; name a folder")
     # pyarrow does not list links that lead to nothing.
     for path in sorted(Path(place.path).glob("*")) if place.is_local else ():
-        if not path.is_dir():
+        if path.name == PIECES or not path.is_dir():
             refuse_link(path, f"--output={place.given}: {path.name}")
     found = _read(place)
     ours = {entry["name"] for entry in found.get("inputs", [])} | {MANIFEST, LOCK}
@@ -86,13 +87,13 @@ def _read(place: Place) -> dict[str, Any]:
         return {}
     try:
         with place.filesystem.open_input_stream(path) as file:
-            found = json.loads(file.read())
+            found = parse_json(file.read())
         if not isinstance(found, dict) or not isinstance(found.get("made_by", {}), dict):
             raise ValueError("no object that says what the vectors are made by")
         if any(not isinstance(entry["name"], str) for entry in found["inputs"]):
             raise ValueError("an input without a name")
         return found
-    except (ValueError, LookupError, TypeError, RecursionError, OSError) as error:
+    except (ValueError, LookupError, TypeError, OSError) as error:
         raise WorkdirError(
             f"{place.given}/{MANIFEST} cannot be read ({error}); name a new folder"
         ) from error

@@ -16,6 +16,7 @@ from bertflow_jax.errors import (
     DataNotFoundError,
     InputError,
 )
+from bertflow_jax.output_places import output_folder
 from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.postprocess.compose_steps import check_chain, check_steps, single
@@ -26,9 +27,10 @@ from bertflow_jax.postprocess.storage import (
     DAMAGE,
     compose_steps,
     described_in,
+    refuse_links,
     remove_saved,
 )
-from bertflow_jax.workdir import prepare_output, write_text
+from bertflow_jax.text_output import write_text
 
 
 class Compose(HubFolder, SklearnApi):
@@ -151,7 +153,8 @@ class Compose(HubFolder, SklearnApi):
         """Write every step into a folder of its own, `0`, `1`, ...
 
         Raises:
-          WorkdirError: the folder is blank, a file, or cannot be written.
+          WorkdirError: the folder is blank, a file, or cannot be written, or what is to be replaced
+            in it is a link.
           BertFlowError: a step is not fitted yet, or not on what the one before it gives; nothing
             is written then.
         """
@@ -159,7 +162,8 @@ class Compose(HubFolder, SklearnApi):
             if step.features is None:
                 raise not_fitted(f"this {step.name} is not fitted yet: call fit(embeddings)")
         check_chain(self.steps)
-        path = prepare_output(folder, "folder")
+        path = output_folder(folder, "folder")
+        refuse_links(path, f"folder={folder}", len(self.steps))
         # The old steps go first: an interrupted save must not leave a mixture that can be loaded.
         remove_saved(path, steps=len(self.steps))
         for number, step in enumerate(self.steps):

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
 from bertflow_jax.errors import ConfigError, DataError, InputError
-from bertflow_jax.output_locks import LOCK, sole_writer
+from bertflow_jax.output_locks import LOCK, refuse_foreign_lock, sole_writer
 from bertflow_jax.output_places import output_folder
 from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.vector_files import NpyVectors, VectorFile, open_vectors
@@ -128,6 +128,7 @@ def run_fit_files(options: FitOptions, *, progress: bool = False) -> Fitted:
         raise ConfigError(
             f"--output={options.output} is the folder of the parts that are read; name another"
         )
+    refuse_foreign_lock(output / LOCK, f"--output={options.output}")
     # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
     from bertflow_jax.evaluation.metrics import mean_random_cosine
     from bertflow_jax.postprocess.flow import Flow

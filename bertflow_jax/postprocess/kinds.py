@@ -1,10 +1,10 @@
 """Every kind of post-processor by its name, and the reader of a folder of any kind."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
+from bertflow_jax.data.json_files import parse_json
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, InputError, shown
 from bertflow_jax.hub_access import HubAccess
 from bertflow_jax.paths import user_path
@@ -44,12 +44,12 @@ def load(folder: str | Path) -> PostProcessor:
         return Compose.load(path) if found == "compose" else Flow.load(path)
     file = path / "postprocess.json"
     try:
-        described: Any = json.loads(file.read_text("utf-8"))
+        described: Any = parse_json(file.read_bytes())
         kind = described["kind"]
     except DAMAGE as error:
         raise CheckpointError(f"{file} is not readable ({error})") from error
     if not isinstance(kind, str) or kind not in AFFINE:
-        raise CheckpointError(f"{file}: unknown kind {kind!r}; known: {', '.join(AFFINE)}")
+        raise CheckpointError(f"{file}: unknown kind {shown(kind)}; known: {', '.join(AFFINE)}")
     return AFFINE[kind].load(path)
 
 

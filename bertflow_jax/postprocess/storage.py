@@ -16,13 +16,14 @@ import numpy as np
 from safetensors import SafetensorError
 
 from bertflow_jax.array_files import read_safetensors
+from bertflow_jax.data.json_files import parse_json, read_json_object
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError, refusal
-from bertflow_jax.output_places import refuse_link
+from bertflow_jax.output_places import output_folder, refuse_link
 from bertflow_jax.paths import user_path
 from bertflow_jax.staging import files_together
+from bertflow_jax.text_output import write_text
 from bertflow_jax.weight_output import write_safetensors
-from bertflow_jax.workdir import prepare_output, write_text
 
 # What reading a damaged file can raise, the constructors of configs included.
 DAMAGE = (
@@ -53,10 +54,16 @@ def described_in(path: Path) -> str | None:
     return found[0] if found else None
 
 
-def refuse_links(path: Path, shown: str) -> None:
-    """Raise WorkdirError, beginning with `shown`, where a file that a save replaces is a link."""
+def refuse_links(path: Path, shown: str, steps: int = 0) -> None:
+    """Raise WorkdirError, beginning with `shown`, where something that a save replaces is a link.
+
+    `steps` is the number of steps that `Compose` writes into folders there.
+    """
     for name in [name for names in _FILES.values() for name in names]:
         refuse_link(path / name, f"{shown}: {name}")
+    for number in map(str, range(steps)):
+        refuse_link(path / number, f"{shown}: {number}")
+        refuse_links(path / number, f"{shown}: {number}")
 
 
 def compose_steps(path: Path) -> int:
@@ -64,7 +71,7 @@ def compose_steps(path: Path) -> int:
 
     Raises one of `DAMAGE` where it is not there or names none.
     """
-    count = json.loads((path / COMPOSE).read_text("utf-8"))["steps"]
+    count = parse_json((path / COMPOSE).read_bytes())["steps"]
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ValueError(f"steps is {count!r}, not a number >= 1")
     return count
@@ -132,7 +139,7 @@ class Folder:
         Raises:
           WorkdirError: the folder is blank, a file, or cannot be written.
         """
-        path = prepare_output(folder, "folder")
+        path = output_folder(folder, "folder")
         flat = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         content = {**described, "arrays_sha256": tree_digest(flat)}
         try:
@@ -164,9 +171,7 @@ class Folder:
 
     def read(self, path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return settings and arrays; raises one of `DAMAGE` for files that cannot be read."""
-        described = json.loads((path / self.json_name).read_text("utf-8"))
-        if not isinstance(described, dict):
-            raise ValueError(f"{self.json_name} holds no object")
+        described = read_json_object(path / self.json_name)
         described["arrays_sha256"]  # a KeyError here is damage too
         return described, read_safetensors(path / self.arrays_name)
 

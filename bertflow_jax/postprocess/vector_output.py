@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from bertflow_jax.data.parquet_rows import import_pyarrow_parquet
 from bertflow_jax.errors import BertFlowError, ConfigError, WorkdirError, refusal
 from bertflow_jax.interrupt import held
-from bertflow_jax.output_locks import sole_writer
+from bertflow_jax.output_locks import lock_of, refuse_foreign_lock, sole_writer
 from bertflow_jax.output_places import output_folder, refuse_link
 from bertflow_jax.paths import file_kind
 from bertflow_jax.postprocess.vector_files import Block, VectorFile
 from bertflow_jax.staging import new_beside, remove_left_beside
-from bertflow_jax.workdir import share
+from bertflow_jax.text_output import share
 
 Write = Callable[[Block, NDArray[np.float32]], None]
 
@@ -42,6 +42,7 @@ def check_output(output: Path, vectors: VectorFile) -> None:
             )
     refuse_link(output, f"--output={output}")
     output_folder(output.absolute().parent, "--output")
+    refuse_foreign_lock(lock_of(output), f"--output={output}")
 
 
 @contextlib.contextmanager
@@ -63,7 +64,7 @@ def vector_writer(output: Path, vectors: VectorFile, features: int) -> Iterator[
     output = output.absolute()
     make = _npy if output.suffix == ".npy" else _parquet
     try:
-        with sole_writer(output.with_name(f".{output.name}.lock"), f"--output={output}"):
+        with sole_writer(lock_of(output), f"--output={output}"):
             remove_left_beside(output)
             unfinished = None
             try:

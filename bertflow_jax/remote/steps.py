@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from bertflow_jax.checkpoint_steps import LocalSteps, is_step
+from bertflow_jax.data.json_files import parse_json
 from bertflow_jax.errors import CheckpointError, WorkdirError
 from bertflow_jax.paths import file_sha256
 from bertflow_jax.remote.bucket import BucketFolder
@@ -219,9 +220,9 @@ class RemoteSteps(LocalSteps):
         else:
             raw = self._bucket.get(f"{CHECKPOINTS}/{step}{_COMMIT}")
             try:
-                marker = json.loads(raw or b"")["files"]
+                marker = parse_json(raw or b"")["files"]
                 usable = all(_inside(name) and said["sha256"] for name, said in marker.items())
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise self._damaged(step, f"its {_COMMIT} cannot be read") from error
             if not usable:
                 raise self._damaged(step, f"its {_COMMIT} names a file outside the step")

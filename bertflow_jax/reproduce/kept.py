@@ -6,15 +6,15 @@ A file that was cut off, damaged or edited by hand is noticed and not used.
 import hashlib
 import json
 import logging
-import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bertflow_jax.data.json_files import read_json_object
-from bertflow_jax.errors import BertFlowError
+from bertflow_jax.errors import BertFlowError, shown
 from bertflow_jax.paths import file_kind
-from bertflow_jax.workdir import write_text
+from bertflow_jax.text_output import write_text
 
 _log = logging.getLogger(__name__)
 _SEAL = "sha256"
@@ -67,8 +67,9 @@ def read_score(path: Path, key: str) -> dict[str, Any] | None:
         return None
     score, details, made = (content.get(name) for name in ("score", "details", "made"))
     number = isinstance(score, int | float) and not isinstance(score, bool)
-    if not (score is None or (number and math.isfinite(score))):
-        _log.warning("%s is not used: its score is %r, no finite number", path, score)
+    # JSON holds integers beyond every float too.
+    if not (score is None or (number and abs(score) <= sys.float_info.max)):
+        _log.warning("%s is not used: its score is %s, no finite number", path, shown(score))
         return None
     if not isinstance(details, dict) or not isinstance(made, dict):
         _log.warning('%s is not used: "details" and "made" must be objects', path)

@@ -18,7 +18,7 @@ from bertflow_jax.reproduce.kept import read_sealed, write_sealed
 from bertflow_jax.reproduce.options import Options
 from bertflow_jax.reproduce.show import markdown, reasons, shown
 from bertflow_jax.reproduce.tables import Row, Table
-from bertflow_jax.workdir import write_text
+from bertflow_jax.text_output import write_text
 
 if TYPE_CHECKING:
     from bertflow_jax.reproduce.rows import RowScores
@@ -42,7 +42,10 @@ def reproduce(options: Options) -> dict[str, Any]:
     table, rows = options.checked()
     output = output_folder(options.output)
     name = f"table{table.number}"
-    refuse_link(output / f"{name}.md", f"--output={options.output}: {name}.md")
+    # Also of the scores that are kept, which are read and replaced.
+    kept = sorted((output / name).glob("*.json"))
+    for path in (output / f"{name}.md", output / f"{name}.json", *kept):
+        refuse_link(path, f"--output={options.output}: {path.relative_to(output)}")
     folder = output_folder(output / name)
     # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
     from bertflow_jax.evaluation.results import source_version

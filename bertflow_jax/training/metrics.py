@@ -8,8 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from bertflow_jax.data.json_files import parse_json
 from bertflow_jax.errors import WorkdirError
-from bertflow_jax.workdir import METRICS_FILE
+from bertflow_jax.workdir import METRICS_FILE, NEW_METRICS
 
 _log = logging.getLogger(__name__)
 
@@ -26,8 +27,8 @@ def metric_records(path: Path) -> list[dict[str, Any]]:
     records = []
     for line in path.read_text("utf-8", errors="replace").splitlines():
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
+            record = parse_json(line)
+        except ValueError:
             continue
         if isinstance(record, dict) and type(record.get("step")) is int:
             records.append(record)
@@ -67,7 +68,7 @@ class MetricsWriter:
         records = metric_records(self.path)
         kept = [json.dumps(record) + "\n" for record in records if record["step"] <= step]
         # Renamed into place: a run killed here must not lose its history.
-        rewritten = self.path.with_suffix(".tmp")
+        rewritten = self.path.with_name(NEW_METRICS)
         rewritten.write_text("".join(kept), "utf-8")
         rewritten.replace(self.path)
 

@@ -40,10 +40,9 @@ from bertflow_jax.training.supervised_state import (
     without_moments,
 )
 from bertflow_jax.training.supervised_steps import SupervisedState, supervised_part
-from bertflow_jax.workdir import check_inputs_outside
+from bertflow_jax.workdir import ENCODER_FOLDER, NEW_ENCODER, check_inputs_outside
 
 _log = logging.getLogger(__name__)
-ENCODER_FOLDER = "encoder"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,7 +246,7 @@ def _finish(
         except (CheckpointError, DataNotFoundError) as error:
             _log.warning("%s; the encoder of the last step is written in place of the best", error)
             saved = step
-    target, new = folder / ENCODER_FOLDER, folder / f"{ENCODER_FOLDER}.new"
+    target, new = folder / ENCODER_FOLDER, folder / NEW_ENCODER
     # Written beside the old one and renamed: what lies at WORKDIR/encoder is always whole.
     shutil.rmtree(new, ignore_errors=True)
     SentenceEncoder(with_trained(encoder, trained)).save_pretrained(new)

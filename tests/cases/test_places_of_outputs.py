@@ -1,22 +1,28 @@
 """Places where outputs may not go, and what others put there meanwhile. Each test names the bug."""
 
+import functools
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bertflow_jax import Compose, SentenceEncoder
+from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.data.rows import open_rows
+from bertflow_jax.data.tfds_builders.prepare import prepare
 from bertflow_jax.embed_job import EmbedJob
 from bertflow_jax.embed_partial import PartialPart
 from bertflow_jax.embed_parts import Part
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.export.places import place_of
 from bertflow_jax.output_places import output_folder
+from bertflow_jax.postprocess.standardize import Center
 from bertflow_jax.postprocess.vector_files import open_vectors
 from bertflow_jax.postprocess.vector_output import check_output
 from bertflow_jax.remote.output import Output
 from bertflow_jax.staging import whole_folder
+from bertflow_jax.workdir import prepare_workdir
 
 
 @pytest.fixture(autouse=True)
@@ -33,12 +39,23 @@ def embed(output):
     EmbedJob(open_rows("in.txt"), output).check()
 
 
+@functools.cache
+def the_encoder():
+    return SentenceEncoder.from_pretrained("mini_bert")
+
+
 WRITERS = {
     "evaluate": Output,
     "embed, parts": embed,
     "embed, file": lambda place: embed(f"{place}/z.npy"),
     "apply": lambda place: check_output(Path(place, "z.npy"), open_vectors(Path("v.npy"))),
     "export": lambda place: place_of(f"{place}/new"),
+    "train": lambda place: prepare_workdir(place, resume=False, overwrite=True),
+    "train, a cache": lambda place: embed_cached(lambda texts: 1 / 0, {}, ["a"], place),
+    "tfds": lambda place: prepare(["stsb"], place),
+    "a post-processor": lambda place: Center().fit(np.eye(2)).save(place),
+    "several": lambda place: Compose([Center()]).fit(np.eye(2)).save(place),
+    "an encoder": lambda place: the_encoder().save_pretrained(place),
 }
 
 

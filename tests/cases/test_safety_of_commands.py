@@ -16,8 +16,10 @@ from bertflow_jax import Flow, FlowConfig, SentenceEncoder, Whitening
 from bertflow_jax.compilation import use_compilation_cache
 from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.errors import WorkdirError
+from bertflow_jax.made_folders import folders_undone
+from bertflow_jax.output_places import output_folder
 from bertflow_jax.weight_output import write_safetensors
-from bertflow_jax.workdir import folders_undone, lock_workdir, prepare_output
+from bertflow_jax.workdir import lock_workdir
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "s3cret0marker"
@@ -213,7 +215,7 @@ def test_folders_of_a_refused_command(tmp_path):
 
     def refused():
         for name in ("there", "new/below", "full", "held", "released"):
-            prepare_output(tmp_path / name)
+            output_folder(tmp_path / name)
         (tmp_path / "full" / "notes.txt").write_text("mine")
         with lock_workdir(tmp_path / "released"):
             held.__enter__()
@@ -224,5 +226,5 @@ def test_folders_of_a_refused_command(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["full", "held", "there"]
     held.__exit__(None, None, None)
     with folders_undone():
-        prepare_output(tmp_path / "kept")
+        output_folder(tmp_path / "kept")
     assert (tmp_path / "kept").is_dir()

@@ -11,6 +11,8 @@ from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.embed_job import EmbedJob, run_job
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.output_locks import same_job, sole_writer
+from bertflow_jax.postprocess.vector_files import open_vectors
+from bertflow_jax.postprocess.vector_output import check_output
 from bertflow_jax.workdir import lock_workdir
 
 
@@ -66,6 +68,60 @@ def test_a_lock_of_other_software(encoder, job, tmp_path, name):
     lock.unlink()
     run_job(encoder, job(name))
     assert not lock.exists()
+
+
+def embed_check(folder):
+    EmbedJob(open_rows(folder / "in.txt"), folder / "site").check()
+
+
+def embed_file_check(folder):
+    EmbedJob(open_rows(folder / "in.txt"), folder / "v.npy").check()
+
+
+def apply_check(folder):
+    np.save(folder / "u.npy", np.eye(3, dtype=np.float32))
+    check_output(folder / "v.npy", open_vectors(folder / "u.npy"))
+
+
+LOCKS = {
+    "a file": (lambda lock: lock.write_text("mylock"), "not a lock of ours"),
+    "a link": (lambda lock: lock.symlink_to("in.txt"), "a link"),
+    "a folder": (lambda lock: lock.mkdir(), "no file"),
+    "a pipe": (os.mkfifo, "no file"),
+}
+
+
+@pytest.mark.parametrize("kind", LOCKS)
+@pytest.mark.parametrize(
+    ("check", "name"),
+    [
+        (embed_check, "site/.lock"),
+        (embed_file_check, ".v.npy.lock"),
+        (embed_check, "site/.part-00000-of-00001.npy.lock"),
+        (apply_check, ".v.npy.lock"),
+    ],
+)
+def test_a_lock_of_other_software_is_told_before_anything_is_loaded(
+    job, tmp_path, check, name, kind
+):
+    """Bug: after the minutes that an encoder takes to load."""
+    job()
+    make, said = LOCKS[kind]
+    make(tmp_path / name)
+    with pytest.raises(WorkdirError, match=rf"lock is {said}; .* move it away"):
+        check(tmp_path)
+    assert os.path.lexists(tmp_path / name)
+
+
+def test_locks_of_ours_are_no_reason_to_refuse_a_job_unseen(job, tmp_path):
+    """Bug: what a killed job left, or a fellow holds, stops the job that may go on there."""
+    job()
+    with same_job(tmp_path / "site" / ".lock", "0" * 64, "--output=site"):
+        embed_check(tmp_path)
+    (tmp_path / ".v.npy.lock").touch()
+    embed_file_check(tmp_path)
+    assert os.listdir(tmp_path / "site") == []
+    assert (tmp_path / ".v.npy.lock").read_bytes() == b""
 
 
 @pytest.mark.parametrize("lock", [sole_writer, lambda *a: same_job(a[0], "0" * 64, a[1])])

@@ -25,7 +25,7 @@ from bertflow_jax import (
 from bertflow_jax.config import Config, DataConfig, EncoderConfig, TrainConfig
 from bertflow_jax.data.text import load_text
 from bertflow_jax.errors import BertFlowError, CheckpointError, ConfigError, InputError
-from bertflow_jax.evaluation import run as evaluation
+from bertflow_jax.evaluation import sources
 from bertflow_jax.evaluation.options import EvalOptions
 from bertflow_jax.flow.glow import init_variables
 from bertflow_jax.integrations.st_modules import processor_modules
@@ -311,7 +311,7 @@ def test_evaluation_knows_raw_from_post_processed(encoder, tmp_path):
     """Catches post-processed vectors scored as the raw row, and two post-processors on end."""
     both = encoder.with_postprocess(Standardize().fit(encoder.encode(texts())))
     both.save_pretrained(tmp_path / "both")
-    source = evaluation._encoder_source(EvalOptions(encoder=str(tmp_path / "both")))
+    source = sources.encoder_source(EvalOptions(encoder=str(tmp_path / "both")))
     np.testing.assert_allclose(source.encoder.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
     assert source.model["flow"] == {
         "path": str(tmp_path / "both"),
@@ -319,7 +319,7 @@ def test_evaluation_knows_raw_from_post_processed(encoder, tmp_path):
     }
     flow = str(tmp_path / "both" / "postprocess")
     with pytest.raises(InputError, match="go through a standardize already"):
-        evaluation._encoder_source(EvalOptions(encoder=str(tmp_path / "both"), flow=flow))
+        sources.encoder_source(EvalOptions(encoder=str(tmp_path / "both"), flow=flow))
 
 
 def test_a_fitted_flow_on_a_real_encoder(tmp_path, st_vectors):

@@ -8,7 +8,7 @@ import pytest
 
 from bertflow_jax.encoder.pretrained import load_encoder
 from bertflow_jax.errors import BertFlowError, ConfigError, DataNotFoundError
-from bertflow_jax.evaluation import run
+from bertflow_jax.evaluation import run, sources
 from bertflow_jax.evaluation.analyses import ISOTROPY_TITLES, format_analyses
 from bertflow_jax.evaluation.isotropy import MEASURES
 from bertflow_jax.evaluation.options import EvalOptions
@@ -39,7 +39,7 @@ def options(tmp_path, monkeypatch):
             processor=None,
         )
 
-    monkeypatch.setattr(run, "_load_encoder", load)
+    monkeypatch.setattr(sources, "_load_encoder", load)
     monkeypatch.chdir(tmp_path)
 
     def make(**fields):
@@ -135,8 +135,8 @@ def test_scores_are_written_before_an_analysis_fails(options, tmp_path, monkeypa
 )
 def test_mistakes_are_found_before_a_model_is_loaded(options, monkeypatch, fields, kind, message):
     # Bug: found after minutes of encoding.
-    for source in ("_encoder_source", "_workdir_source"):
-        monkeypatch.setattr(run, source, lambda *args: pytest.fail("a model was loaded"))
+    for source in ("encoder_source", "workdir_source"):
+        monkeypatch.setattr(sources, source, lambda *args: pytest.fail("a model was loaded"))
     with pytest.raises(kind) as caught:
         run_evaluation(options(**fields))
     assert message in str(caught.value)

@@ -18,7 +18,7 @@ from bertflow_jax.errors import (
     DataNotFoundError,
     WorkdirError,
 )
-from bertflow_jax.evaluation import captions, run
+from bertflow_jax.evaluation import captions, run, sources
 from bertflow_jax.evaluation.options import EvalOptions, output_folder
 from bertflow_jax.evaluation.run import run_evaluation
 
@@ -73,7 +73,7 @@ def data_dir(tmp_path):
 
 @pytest.fixture
 def angles(monkeypatch):
-    monkeypatch.setattr(run, "_load_encoder", lambda options: AngleEncoder())
+    monkeypatch.setattr(sources, "_load_encoder", lambda options: AngleEncoder())
 
 
 def options(data_dir, tmp_path, /, **fields):
@@ -161,8 +161,8 @@ def test_mistakes_are_found_before_a_model_is_loaded(
     data_dir, tmp_path, monkeypatch, fields, kind, message
 ):
     # Bug: found after minutes of loading and encoding, or a random flow scored.
-    for source in ("_encoder_source", "_workdir_source"):
-        monkeypatch.setattr(run, source, lambda *args: pytest.fail("a model was loaded"))
+    for source in ("encoder_source", "workdir_source"):
+        monkeypatch.setattr(sources, source, lambda *args: pytest.fail("a model was loaded"))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(kind) as caught:
         run_evaluation(options(data_dir, tmp_path, **fields))

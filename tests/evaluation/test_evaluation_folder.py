@@ -8,7 +8,7 @@ import pytest
 from evaluation.test_evaluate_cli import AngleEncoder, data_dir, options
 
 from bertflow_jax.errors import WorkdirError
-from bertflow_jax.evaluation import run
+from bertflow_jax.evaluation import run, sources
 from bertflow_jax.evaluation.run import run_evaluation
 
 __all__ = ["data_dir"]
@@ -16,7 +16,7 @@ __all__ = ["data_dir"]
 
 @pytest.fixture
 def angles(monkeypatch):
-    monkeypatch.setattr(run, "_load_encoder", lambda options: AngleEncoder())
+    monkeypatch.setattr(sources, "_load_encoder", lambda options: AngleEncoder())
 
 
 def test_two_evaluations_at_once(data_dir, tmp_path, monkeypatch):
@@ -24,13 +24,13 @@ def test_two_evaluations_at_once(data_dir, tmp_path, monkeypatch):
     refused = []
 
     def load(_):
-        monkeypatch.setattr(run, "_load_encoder", lambda _: pytest.fail("two at once"))
+        monkeypatch.setattr(sources, "_load_encoder", lambda _: pytest.fail("two at once"))
         with pytest.raises(WorkdirError, match=r"--output=.*out is being written by another job"):
             run_evaluation(options(data_dir, tmp_path, report=False))
         refused.append(True)
         return AngleEncoder()
 
-    monkeypatch.setattr(run, "_load_encoder", load)
+    monkeypatch.setattr(sources, "_load_encoder", load)
     run_evaluation(options(data_dir, tmp_path, report=False))
     assert refused
     assert sorted(os.listdir(tmp_path / "out")) == ["results.json", "table.md", "table.tex"]

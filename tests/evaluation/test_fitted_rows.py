@@ -9,7 +9,7 @@ from bertflow_jax.config import Config, DataConfig, EncoderConfig, FlowConfig, T
 from bertflow_jax.data.sts import load_task
 from bertflow_jax.data.text import TextCorpus
 from bertflow_jax.errors import ConfigError
-from bertflow_jax.evaluation import run
+from bertflow_jax.evaluation import sources
 from bertflow_jax.evaluation.fitted_rows import (
     FitTexts,
     _mean,
@@ -71,7 +71,7 @@ def data_dir(tmp_path):
 
 @pytest.fixture
 def numbers(monkeypatch):
-    monkeypatch.setattr(run, "_load_encoder", lambda options: Numbers())
+    monkeypatch.setattr(sources, "_load_encoder", lambda options: Numbers())
 
 
 def options(data_dir, tmp_path, **fields):

@@ -16,7 +16,7 @@ from bertflow_jax.data.glue import BinaryTask, load_glue_task
 from bertflow_jax.data.sts import ScoredPairs, StsTask
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.errors import BertFlowError, ConfigError, DataError, DataNotFoundError
-from bertflow_jax.evaluation import run
+from bertflow_jax.evaluation import sources
 from bertflow_jax.evaluation.options import EvalOptions, load_tasks
 from bertflow_jax.evaluation.plot_data import plot_rows
 from bertflow_jax.evaluation.plots import effect_figure, similarity_limits
@@ -171,8 +171,8 @@ def test_mistakes_are_found_before_a_model_is_loaded(
     data_dir, tmp_path, monkeypatch, fields, kind, message
 ):
     # Bug: found after minutes of loading and encoding.
-    for source in ("_encoder_source", "_workdir_source"):
-        monkeypatch.setattr(run, source, lambda *args: pytest.fail("a model was loaded"))
+    for source in ("encoder_source", "workdir_source"):
+        monkeypatch.setattr(sources, source, lambda *args: pytest.fail("a model was loaded"))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(kind) as caught:
         run_evaluation(options(data_dir, tmp_path, **{"tasks": ("qnli",), **fields}))

@@ -19,7 +19,7 @@ from bertflow_jax.evaluation.results import (
 )
 from bertflow_jax.evaluation.table import format_table
 from bertflow_jax.evaluation.tasks import evaluate
-from bertflow_jax.workdir import prepare_output
+from bertflow_jax.output_places import output_folder
 
 
 def task(name, cosines, gold):
@@ -115,16 +115,16 @@ def test_git_commit_of_a_checkout_and_of_none(tmp_path):
 def test_x02_blank_output_is_refused(folder):
     # Bug: a blank path means the root of the file system, or the current folder.
     with pytest.raises(WorkdirError, match="--output is blank"):
-        prepare_output(folder)
+        output_folder(folder)
 
 
 def test_x02_output_that_is_or_lies_below_a_file_is_refused(tmp_path):
     # Bug: found out after an hour of encoding.
     (tmp_path / "file").write_text("x")
     with pytest.raises(WorkdirError, match=r"--output=.*file is a file"):
-        prepare_output(str(tmp_path / "file"))
+        output_folder(str(tmp_path / "file"))
     with pytest.raises(WorkdirError, match="is not writable"):
-        prepare_output(str(tmp_path / "file" / "below"))
+        output_folder(str(tmp_path / "file" / "below"))
 
 
 @pytest.fixture
@@ -144,12 +144,12 @@ def test_x02_read_only_output_is_refused(unprivileged):
         os.chmod(folder, 0o555)
         for path in (folder, f"{folder}/below"):
             with pytest.raises(WorkdirError, match=r"is not writable \(Permission denied\)"):
-                prepare_output(path)
+                output_folder(path)
 
 
 def test_good_output_is_made_and_stays_empty(tmp_path):
     # Bug: probe files left behind.
-    assert os.listdir(prepare_output(str(tmp_path / "a" / "b"))) == []
+    assert os.listdir(output_folder(str(tmp_path / "a" / "b"))) == []
 
 
 def test_table_has_the_papers_columns_and_marks_undefined():

@@ -8,11 +8,12 @@ import pytest
 from fake_gcs import DROP
 
 from bertflow_jax.errors import ConfigError, DataNotFoundError, WorkdirError
+from bertflow_jax.output_places import output_folder
 from bertflow_jax.remote import bucket
 from bertflow_jax.remote.address import Address, remote_address
 from bertflow_jax.remote.bucket import BucketFolder
 from bertflow_jax.remote.output import Output
-from bertflow_jax.workdir import prepare_output, prepare_workdir
+from bertflow_jax.workdir import prepare_workdir
 
 RUN = Address("bucket", "runs/mine")
 
@@ -49,7 +50,7 @@ def test_impossible_addresses(place, words, tmp_path, monkeypatch):
 def test_places_without_buckets_refuse_addresses(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(WorkdirError, match="--data_dir=gs://bucket/x is no folder of this machine"):
-        prepare_output("gs://bucket/x", "--data_dir")
+        output_folder("gs://bucket/x", "--data_dir")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -21,7 +21,8 @@ from bertflow_jax.data.lines import read_lines
 from bertflow_jax.data.sts_files import folder_name
 from bertflow_jax.data.tfds_builders import UNFINISHED
 from bertflow_jax.errors import DataError
-from bertflow_jax.workdir import make_folder
+from bertflow_jax.made_folders import make_folder
+from bertflow_jax.output_places import check_ways, refuse_link
 
 _LOG = logging.getLogger(__name__)
 _PATIENCE = 30.0  # seconds until a silent host counts as not there
@@ -88,12 +89,14 @@ def fetch(dl_manager: Any, task: str, urls: Sequence[str], folder: str) -> Path:
         fetches it anew).
     """
     downloads = Path(dl_manager.download_dir)
+    target = downloads / "unpacked" / folder_name(task)
+    check_ways(target.parent, str(target))
+    refuse_link(target, str(target))
     for url in urls:
         if not _is_downloaded(downloads / task, url):
             _LOG.info("%s: downloading %s", task, url)
             _check_reachable(url)
     paths = [Path(_download(dl_manager, url)) for url in urls]
-    target = downloads / "unpacked" / folder_name(task)
     make_folder(target.parent)
     with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=target.parent) as temporary:
         for url, path in zip(urls, paths, strict=True):

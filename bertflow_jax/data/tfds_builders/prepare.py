@@ -15,8 +15,10 @@ from bertflow_jax.data.sts import StsTask, load_task
 from bertflow_jax.data.tfds_builders import PREFIX, UNFINISHED
 from bertflow_jax.data.tfds_builders.reader import prepared_version
 from bertflow_jax.errors import BertFlowError, ConfigError, DataNotFoundError, WorkdirError
+from bertflow_jax.made_folders import make_folder
+from bertflow_jax.output_places import check_ways, output_folder, refuse_link
 from bertflow_jax.paths import user_path
-from bertflow_jax.workdir import lock_workdir, make_folder, prepare_output
+from bertflow_jax.workdir import lock_workdir
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,7 +68,7 @@ def prepare(
             raise DataNotFoundError(f"--manual_dir={manual_dir}: no such folder; check the path")
         for task in tasks:
             sts_files.task_folder(manual, task)  # what is missing is told before work starts
-    folder = prepare_output(data_dir, "--data_dir")
+    folder = output_folder(data_dir, "--data_dir")
     options = {
         "mirror": mirror,
         "check_sizes": check_sizes,
@@ -97,6 +99,7 @@ def _remove_unfinished(folder: Path) -> None:
 def _prepare_one(
     task: str, folder: Path, manual: Path | None, overwrite: bool, options: dict[str, Any]
 ) -> Path:
+    check_ways(folder / task, f"--data_dir={folder}")
     there = prepared_version(folder, task)
     if there is not None and not overwrite:
         try:
@@ -105,6 +108,8 @@ def _prepare_one(
             raise type(error)(f"{error} (--overwrite makes it anew)") from error
         _LOG.info("%s: %d scored pairs, already in %s", task, pairs, there)
         return there
+    for version in sorted((folder / task).glob("*")):
+        refuse_link(version, f"--data_dir={folder}: {task}/{version.name}")
     with _writable(folder), tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=folder) as name:
         downloads = folder / "downloads" if manual is None else Path(name) / "downloads"
         new = _generate(task, Path(name), downloads, manual, options)

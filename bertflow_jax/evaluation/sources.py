@@ -1,0 +1,123 @@
+"""What an evaluation scores: the flow of a run, or an encoder with or without a post-processor."""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertflow_jax.checks import parse_step
+from bertflow_jax.config import Config, DataConfig
+from bertflow_jax.evaluation.captions import step_line
+from bertflow_jax.evaluation.options import EvalOptions
+
+if TYPE_CHECKING:
+    from bertflow_jax.embed import SentenceEncoder
+    from bertflow_jax.postprocess import PostProcessor
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """What is scored.
+
+    Attributes:
+      encoder: without a flow.
+      identity: of the encoder.
+      postprocess: the run's flow, or what --flow names; None without either.
+      config: of the run; its `flow` and `train` sections shape the flows among the fitted rows.
+      own_text: what the run was fitted on.
+      model: of results.json.
+      metrics_path: metrics of the run.
+    """
+
+    encoder: "SentenceEncoder"
+    identity: dict[str, Any]
+    postprocess: "PostProcessor | None"
+    config: Config
+    own_text: DataConfig | None
+    model: dict[str, Any]
+    metrics_path: Path | None
+
+
+def workdir_source(options: EvalOptions, scratch: Path) -> Source:
+    """Restore --workdir and say which step that is.
+
+    Args:
+      options: with `workdir`.
+      scratch: folder for the metrics of a workdir in a bucket.
+
+    Raises:
+      DataNotFoundError, CheckpointError: as `restore.load_run`.
+    """
+    # Imported here so that a wrong flag is reported without the seconds that loading JAX takes.
+    from bertflow_jax.digests import tree_digest
+    from bertflow_jax.restore import load_run
+
+    assert options.workdir is not None
+    run = load_run(options.workdir, parse_step(options.step), scratch)
+    config = Config.from_dict(run.records.config)
+    print(f"checkpoint: {step_line(run.step, config, run.records.manifest['examples'])}")
+    model = {
+        "workdir": options.workdir,
+        "step": run.step,
+        "encoder": {
+            "path": config.encoder.path,
+            **run.records.encoder,
+            "pooling_name": config.encoder.pooling,
+        },
+        "flow": run.records.config["flow"],
+        # A run is overwritten: this says which parameters were scored.
+        "postprocess": {"name": run.flow.name, "sha256": tree_digest(run.flow.pure().params)},
+        "config": run.records.config,
+        "text": run.records.manifest,
+    }
+    return Source(
+        run.encoder,
+        run.identity,
+        run.flow,
+        options.config or config,
+        config.data,
+        model,
+        run.metrics_path,
+    )
+
+
+def encoder_source(options: EvalOptions) -> Source:
+    """Load --encoder, with --flow or what was saved with it.
+
+    Raises:
+      BertFlowError: as `SentenceEncoder.from_pretrained` and `postprocess.from_pretrained`; the
+        encoder has a post-processor, and --flow names another one.
+    """
+    # The post-processor first: it is small, and a wrong path is told before the encoder is loaded.
+    processor = None if options.flow is None else _load_postprocess(options.flow)
+    encoder = _load_encoder(options)
+    # An encoder that was saved with a post-processor has one; a second one is refused.
+    both = encoder if processor is None else encoder.with_postprocess(processor)
+    processor = both.processor
+    if processor is not None:
+        encoder = both.without_postprocess()
+    identity = encoder.identity()
+    named = {"pooling_name": options.pooling} if options.pooling else {}
+    model = {"encoder": {"path": options.encoder, **identity, **named}, "flow": None}
+    if processor is not None:
+        after = both.describe()["postprocess"]
+        model["flow"] = {"path": options.flow or options.encoder, **after}
+    return Source(encoder, identity, processor, options.config or Config(), None, model, None)
+
+
+def _load_postprocess(name: str) -> "PostProcessor":
+    from bertflow_jax import postprocess
+
+    return postprocess.from_pretrained(name)
+
+
+def _load_encoder(options: EvalOptions) -> "SentenceEncoder":
+    from bertflow_jax.embed import SentenceEncoder
+
+    assert options.encoder is not None
+    return SentenceEncoder.from_pretrained(
+        options.encoder,
+        pooling=options.pooling,
+        max_length=options.max_length,
+        dtype=options.dtype or "float32",
+        revision=options.revision,
+    )
