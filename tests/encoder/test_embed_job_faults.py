@@ -286,7 +286,8 @@ def test_output_that_is_the_input(tmp_path):
         rows = open_rows(tmp_path / source, "txt")
         with pytest.raises(ConfigError, match="would overwrite --input"):
             EmbedJob(rows, tmp_path / output).check()
-    (tmp_path / "index.json").unlink()
+    for name in ("index.json", ".lock"):  # of other software, which is refused by itself
+        (tmp_path / name).unlink()
     EmbedJob(open_rows(tmp_path / "mine.txt"), tmp_path).check()
     EmbedJob(open_rows(tmp_path / "d.npy", "txt"), tmp_path / "out2.npy").check()
 
