@@ -7,8 +7,8 @@ from bertflow_jax.embed_functions import pure_of
 from bertflow_jax.encoder.folder import has_postprocess
 from bertflow_jax.encoder.hub import resolve_folder
 from bertflow_jax.encoder.pretrained import Encoder, check_settings, load_encoder
-from bertflow_jax.output_places import output_folder
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
+from bertflow_jax.workdir import folder_to_save
 
 if TYPE_CHECKING:
     from bertflow_jax.embed import SentenceEncoder
@@ -124,4 +124,4 @@ class SavedEncoders:
 
         if self._postprocess is not None:
             check_unchanged(self._postprocess, self.processor)
-        save_folder(self.encoder, self.processor, output_folder(folder, "folder"), card)
+        save_folder(self.encoder, self.processor, folder_to_save(folder, "folder"), card)

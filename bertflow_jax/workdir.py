@@ -79,6 +79,21 @@ def _holds_a_run(folder: Path) -> bool:
     return saves.is_dir() and any(UNFINISHED_SAVE not in path.name for path in saves.iterdir())
 
 
+def folder_to_save(folder: str | os.PathLike[str], flag: str = "--output") -> Path:
+    """Return `output_folder` of a model: no run's, whose next start would delete the model.
+
+    Raises:
+      WorkdirError: as `output_folder`, or it is the workdir of a run.
+    """
+    path = output_folder(folder, flag)
+    if _is_run(path):
+        raise WorkdirError(
+            f"{flag}={folder} is the folder of a run, whose next start with --overwrite "
+            "would delete what is saved there; name another folder"
+        )
+    return path
+
+
 def _is_run(folder: Path) -> bool:
     """Return whether a run has been in a folder: it may have been one of the user's, mistyped."""
     saves = folder / CHECKPOINTS

@@ -20,10 +20,11 @@ from bertflow_jax.data.json_files import write_json
 from bertflow_jax.encoder.pooling import parse_pooling
 from bertflow_jax.encoder.pretrained import Encoder, save_encoder
 from bertflow_jax.errors import ConfigError, DataNotFoundError, WorkdirError
-from bertflow_jax.output_places import output_folder, refuse_link
+from bertflow_jax.output_places import refuse_link
 from bertflow_jax.paths import user_path, wrong_kind
 from bertflow_jax.postprocess.flow import Flow
 from bertflow_jax.staging import files_together
+from bertflow_jax.workdir import folder_to_save
 
 RECORD = "import.json"
 
@@ -98,7 +99,7 @@ def run_convert(options: ConvertOptions) -> Imported:
     """
     _check(options)
     assert options.output is not None
-    output = output_folder(options.output)
+    output = folder_to_save(options.output)
     for name in ("flow", "encoder", RECORD):
         refuse_link(output / name, f"--output={options.output}: {name}")
         if (output / name).exists():

@@ -89,6 +89,7 @@ def _evaluate(
         tables |= {names[row]: found for row, found in fitted_tables.items()}
         model = {**model, "fitted": _fitted_record(options, source.config, texts)}
     random_cosine = {name: _random_cosine(found, options.seed) for name, found in tables.items()}
+    sources.tell_unlike(source.postprocess, random_cosine)
     results = build_results(
         model, rows, tasks, options.seed, random_cosine, similarity=options.similarity
     )

@@ -16,7 +16,6 @@ from bertflow_jax.errors import (
     DataNotFoundError,
     InputError,
 )
-from bertflow_jax.output_places import output_folder
 from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.postprocess.compose_steps import check_chain, check_steps, single
@@ -31,6 +30,7 @@ from bertflow_jax.postprocess.storage import (
     remove_saved,
 )
 from bertflow_jax.text_output import write_text
+from bertflow_jax.workdir import folder_to_save
 
 
 class Compose(HubFolder, SklearnApi):
@@ -162,7 +162,7 @@ class Compose(HubFolder, SklearnApi):
             if step.features is None:
                 raise not_fitted(f"this {step.name} is not fitted yet: call fit(embeddings)")
         check_chain(self.steps)
-        path = output_folder(folder, "folder")
+        path = folder_to_save(folder, "folder")
         refuse_links(path, f"folder={folder}", len(self.steps))
         # The old steps go first: an interrupted save must not leave a mixture that can be loaded.
         remove_saved(path, steps=len(self.steps))

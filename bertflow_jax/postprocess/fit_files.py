@@ -14,10 +14,10 @@ from tqdm import tqdm
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
 from bertflow_jax.errors import ConfigError, DataError, InputError
 from bertflow_jax.output_locks import LOCK, refuse_foreign_lock, sole_writer
-from bertflow_jax.output_places import output_folder
 from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.vector_files import NpyVectors, VectorFile, open_vectors
 from bertflow_jax.progress import progress_bar
+from bertflow_jax.workdir import folder_to_save
 
 if TYPE_CHECKING:
     from bertflow_jax.postprocess.affine import AffineProcessor
@@ -123,7 +123,7 @@ def run_fit_files(options: FitOptions, *, progress: bool = False) -> Fitted:
     """
     options.check()
     vectors = open_vectors(user_path(options.input, "--input"), options.column)
-    output = output_folder(options.output)
+    output = folder_to_save(options.output)
     if any(file.parent.resolve() == output.resolve() for file in vectors.files[1:]):
         raise ConfigError(
             f"--output={options.output} is the folder of the parts that are read; name another"

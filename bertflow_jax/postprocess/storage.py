@@ -19,11 +19,12 @@ from bertflow_jax.array_files import read_safetensors
 from bertflow_jax.data.json_files import parse_json, read_json_object
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError, refusal
-from bertflow_jax.output_places import output_folder, refuse_link
+from bertflow_jax.output_places import refuse_link
 from bertflow_jax.paths import user_path
 from bertflow_jax.staging import files_together
 from bertflow_jax.text_output import write_text
 from bertflow_jax.weight_output import write_safetensors
+from bertflow_jax.workdir import folder_to_save
 
 # What reading a damaged file can raise, the constructors of configs included.
 DAMAGE = (
@@ -139,7 +140,7 @@ class Folder:
         Raises:
           WorkdirError: the folder is blank, a file, or cannot be written.
         """
-        path = output_folder(folder, "folder")
+        path = folder_to_save(folder, "folder")
         flat = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         content = {**described, "arrays_sha256": tree_digest(flat)}
         try:

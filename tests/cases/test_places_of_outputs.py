@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bertflow_jax import Compose, SentenceEncoder
+from bertflow_jax.convert.run import ConvertOptions, run_convert
 from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.data.rows import open_rows
 from bertflow_jax.data.tfds_builders.prepare import prepare
@@ -17,6 +18,7 @@ from bertflow_jax.embed_parts import Part
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.export.places import place_of
 from bertflow_jax.output_places import output_folder
+from bertflow_jax.postprocess.fit_files import FitOptions, run_fit_files
 from bertflow_jax.postprocess.standardize import Center
 from bertflow_jax.postprocess.vector_files import open_vectors
 from bertflow_jax.postprocess.vector_output import check_output
@@ -66,6 +68,20 @@ def test_no_output_among_checkpoints(writer, place):
     before = sorted(Path("run").rglob("*"))
     with pytest.raises(WorkdirError, match=r"lies in \S+/run/checkpoints, among the checkpoints"):
         WRITERS[writer](place)
+    assert sorted(Path("run").rglob("*")) == before
+
+
+@pytest.mark.parametrize("writer", ["a post-processor", "several", "an encoder", "fit", "convert"])
+def test_no_model_among_the_files_of_a_run(writer):
+    """Bug: a model saved in a workdir, which the next --overwrite deleted."""
+    writers = {
+        **WRITERS,
+        "fit": lambda place: run_fit_files(FitOptions("center", "v.npy", place)),
+        "convert": lambda place: run_convert(ConvertOptions(flow="v.npy", output=place)),
+    }
+    before = sorted(Path("run").rglob("*"))
+    with pytest.raises(WorkdirError, match=r"=run is the folder of a run, whose next start with"):
+        writers[writer]("run")
     assert sorted(Path("run").rglob("*")) == before
 
 
