@@ -1,0 +1,146 @@
+"""Reading the checkpoints of a run: their records, arrays and scores, and the newest good one."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from bertflow_jax import checkpoint_files
+from bertflow_jax.checkpoint_records import RECORD_NAMES, Records, records_digest
+from bertflow_jax.checkpoint_steps import LocalSteps
+from bertflow_jax.checkpoint_walk import asked_for, damaged, first_good
+from bertflow_jax.digests import tree_digest
+from bertflow_jax.errors import CheckpointError
+from bertflow_jax.paths import user_path
+from bertflow_jax.scores import Score, best_steps, recorded_score
+from bertflow_jax.workdir import CHECKPOINTS
+
+_log = logging.getLogger(__name__)
+
+
+class CheckpointReader:
+    """The checkpoints of one workdir, to be read: what `checkpoint.CheckpointStore` builds on.
+
+    Attributes:
+      folder: absolute path of WORKDIR/checkpoints.
+      place: what messages call it: the path, or an address in a bucket.
+    """
+
+    def __init__(self, workdir: str | Path, steps: LocalSteps | None = None):
+        """Open the checkpoints.
+
+        Args:
+          workdir: of the run.
+          steps: where they are, if not simply in WORKDIR/checkpoints.
+        """
+        own = LocalSteps(user_path(workdir, "--workdir").absolute() / CHECKPOINTS)
+        self._found = own if steps is None else steps
+        self.folder, self.place = self._found.folder, self._found.place
+        self._scores: dict[int, Score | None] = {}
+        self._told: set[int] = set()  # damaged steps that were warned of
+
+    def wait(self) -> None:
+        """Wait for what would change while it is read; here nothing is written."""
+
+    def steps(self) -> list[int]:
+        """Return the complete steps in ascending order."""
+        self.wait()
+        return self._found.steps()
+
+    def best(self) -> tuple[int, Score] | None:
+        """Return the step with the best score and the score; None where no step has one."""
+        scores = self._known_scores(self.steps())
+        for step in best_steps(scores):
+            if (score := scores[step]) is not None:
+                return step, score
+        return None
+
+    def _known_scores(self, steps: list[int]) -> dict[int, Score | None]:
+        """Return the scores of steps, read where this process has not made them itself."""
+        for step in steps:
+            if step not in self._scores:
+                try:
+                    self._scores[step] = recorded_score(self._records(step).state)
+                except CheckpointError as error:
+                    _log.warning("%s; it has no score", error)
+                    self._scores[step] = None
+        return {step: self._scores[step] for step in steps}
+
+    def records(self, step: int) -> Records:
+        """Return the records of a step.
+
+        Raises:
+          CheckpointError: a record is missing or damaged.
+        """
+        self.wait()
+        return self._records(step)
+
+    def _records(self, step: int) -> Records:
+        path = self._found.need(step, RECORD_NAMES)
+        try:
+            said = checkpoint_files.read_records(path, RECORD_NAMES)
+            digest = said["state"].pop("records_sha256", None)
+        except Exception as error:
+            raise self._damaged(step, error) from error
+        if digest != records_digest(said):
+            raise self._damaged(step, "its records differ from their digest")
+        if said["state"].get("step") != step:
+            raise self._damaged(step, f"it is a checkpoint of step {said['state'].get('step')}")
+        return Records(**said)
+
+    def restore(
+        self, step: int, abstract: Callable[[Records], dict[str, Any]]
+    ) -> tuple[dict[str, Any], Records]:
+        """Return a step's arrays, on the default device, and its records.
+
+        Args:
+          step: the step.
+          abstract: records -> {"flow": pytree of ShapeDtypeStruct, ...}; only the items named in it
+            are read.
+
+        Raises:
+          CheckpointError: a record or an item is damaged, or has other shapes.
+        """
+        records = self.records(step)
+        device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        target = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=device),
+            abstract(records),
+        )
+        return self._read(step, records, target), records
+
+    def _read(self, step: int, records: Records, target: dict[str, Any]) -> dict[str, Any]:
+        """Return the arrays of a step, compared with their digests."""
+        path = self._found.need(step, target)
+        try:
+            arrays = checkpoint_files.read_arrays(path, target)
+        except Exception as error:
+            raise self._damaged(step, error) from error
+        for name, tree in arrays.items():
+            if tree_digest(tree) != records.state["digests"][name]:
+                raise self._damaged(step, f"the arrays of item {name!r} differ from their digest")
+        return arrays
+
+    def newest_good(self, check: Any, step: int | None = None, first: int | None = None) -> Any:
+        """Return check(step) for the step asked for, or the newest step for which it succeeds.
+
+        Args:
+          check: a function of a step that raises CheckpointError when the step is damaged.
+          step: a step asked for by number; a damaged one is then an error.
+          first: a step that is tried before the newest one; it may be gone.
+
+        Raises:
+          DataNotFoundError: no checkpoint, or not the one asked for.
+          CheckpointError: the step asked for, or every step, is damaged.
+        """
+        steps = self.steps()
+        asked_for(steps, self.place, step)
+        if step is not None:
+            return check(step)
+        order = sorted(steps, key=lambda other: (other == first, other), reverse=True)
+        return first_good(order, self.place, check, self._told)
+
+    def _damaged(self, step: int, cause: object) -> CheckpointError:
+        return damaged(self.place, step, cause)
