@@ -1,6 +1,7 @@
 """Reading the checkpoints of a run: their records, arrays and scores, and the newest good one."""
 
 import logging
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,8 @@ from typing import Any
 import jax
 
 from bertflow_jax import checkpoint_files
-from bertflow_jax.checkpoint_records import RECORD_NAMES, Records, records_digest
+from bertflow_jax.checkpoint_bounds import RECORDS, check_files, largest
+from bertflow_jax.checkpoint_records import RECORD_NAMES, Records, check_state, records_digest
 from bertflow_jax.checkpoint_steps import LocalSteps
 from bertflow_jax.checkpoint_walk import asked_for, damaged, first_good
 from bertflow_jax.digests import tree_digest
@@ -80,14 +82,16 @@ class CheckpointReader:
     def _records(self, step: int) -> Records:
         path = self._found.need(step, RECORD_NAMES)
         try:
+            check_files(path, dict.fromkeys(RECORD_NAMES, RECORDS))
             said = checkpoint_files.read_records(path, RECORD_NAMES)
             digest = said["state"].pop("records_sha256", None)
+            same = digest == records_digest(said)
+            if same:
+                check_state(said["state"], step)
         except Exception as error:
             raise self._damaged(step, error) from error
-        if digest != records_digest(said):
+        if not same:
             raise self._damaged(step, "its records differ from their digest")
-        if said["state"].get("step") != step:
-            raise self._damaged(step, f"it is a checkpoint of step {said['state'].get('step')}")
         return Records(**said)
 
     def restore(
@@ -114,12 +118,14 @@ class CheckpointReader:
     def _read(self, step: int, records: Records, target: dict[str, Any]) -> dict[str, Any]:
         """Return the arrays of a step, compared with their digests."""
         path = self._found.need(step, target)
+        digests = records.state["digests"]
         try:
+            check_files(path, {name: largest(_nbytes(tree)) for name, tree in target.items()})
             arrays = checkpoint_files.read_arrays(path, target)
         except Exception as error:
             raise self._damaged(step, error) from error
         for name, tree in arrays.items():
-            if tree_digest(tree) != records.state["digests"][name]:
+            if tree_digest(tree) != digests.get(name):
                 raise self._damaged(step, f"the arrays of item {name!r} differ from their digest")
         return arrays
 
@@ -144,3 +150,7 @@ class CheckpointReader:
 
     def _damaged(self, step: int, cause: object) -> CheckpointError:
         return damaged(self.place, step, cause)
+
+
+def _nbytes(tree: Any) -> int:
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from bertflow_jax.errors import WorkdirError
-from bertflow_jax.workdir import UNFINISHED_SAVE
+from bertflow_jax.step_names import UNFINISHED_SAVE, is_step
 
 _log = logging.getLogger(__name__)
 _DYING = ".deleted"  # a step on its way out
@@ -43,7 +43,10 @@ class LocalSteps:
         """Delete what killed saves have left."""
         for path in [*unfinished(self.folder), *_named(self.folder, _DYING)]:
             _log.warning("%s is what a stopped run left of a save: deleted", path)
-            shutil.rmtree(path, ignore_errors=True)
+            if path.is_symlink():  # what it leads to is not ours
+                path.unlink()
+            else:
+                shutil.rmtree(path, ignore_errors=True)
 
     def ready(self) -> None:
         """Raise WorkdirError where a step may not be written."""
@@ -105,12 +108,6 @@ class LocalSteps:
                 f"checkpoint {self.folder / str(step)} cannot be renamed to {aside}: {error}"
             ) from error
         return str(aside)
-
-
-def is_step(name: str) -> bool:
-    """Whether a folder of this name is a step."""
-    # No other spelling of a number than the one that is written: not 007, not superscripts.
-    return name.isascii() and name.isdigit() and str(int(name)) == name
 
 
 def unfinished(folder: Path) -> list[Path]:

@@ -17,6 +17,7 @@ from bertflow_jax.interrupt import held
 from bertflow_jax.output_locks import KEPT, LOCK
 from bertflow_jax.paths import user_path
 from bertflow_jax.remote.address import Address, remote_address
+from bertflow_jax.step_names import UNFINISHED_SAVE, is_step
 
 _log = logging.getLogger(__name__)
 CHECKPOINTS = "checkpoints"
@@ -24,7 +25,6 @@ _made: list[Path] | None = None  # folders that `make_folder` has made, inside `
 METRICS_FILE = "metrics.jsonl"
 _BEFORE_A_CHECKPOINT = {LOCK, METRICS_FILE, "metrics.tmp", "tensorboard", CHECKPOINTS}
 UNFINISHED = ".unfinished-"  # begins the name of a folder that `staging` fills
-UNFINISHED_SAVE = ".orbax-checkpoint-tmp"  # in the name of a folder that orbax is still writing
 
 
 def prepare_output(folder: str | os.PathLike[str], flag: str = "--output") -> Path:
@@ -154,7 +154,7 @@ def _is_run(folder: Path) -> bool:
     saves = folder / CHECKPOINTS
     return (folder / METRICS_FILE).is_file() or (
         saves.is_dir()
-        and any(path.name.isdecimal() or UNFINISHED_SAVE in path.name for path in saves.iterdir())
+        and any(is_step(path.name) or UNFINISHED_SAVE in path.name for path in saves.iterdir())
     )
 
 

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from bertflow_jax.checkpoint_steps import LocalSteps, is_step
+from bertflow_jax.checkpoint_steps import LocalSteps
 from bertflow_jax.errors import CheckpointError, WorkdirError
 from bertflow_jax.paths import file_sha256
 from bertflow_jax.remote.bucket import BucketFolder
+from bertflow_jax.step_names import is_step
 from bertflow_jax.workdir import CHECKPOINTS
 
 _log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from small_disk import mounted
 from bertflow_jax.checkpoint import CheckpointStore
 from bertflow_jax.errors import CheckpointError, WorkdirError
 from bertflow_jax.interrupt import heeded
-from bertflow_jax.workdir import UNFINISHED_SAVE
+from bertflow_jax.step_names import UNFINISHED_SAVE
 
 ROOT = Path(__file__).resolve().parents[2]
 
