@@ -12,7 +12,7 @@ from bertflow_jax import checkpoint_files
 from bertflow_jax.checkpoint_bounds import RECORDS, check_files, largest
 from bertflow_jax.checkpoint_records import RECORD_NAMES, Records, check_state, records_digest
 from bertflow_jax.checkpoint_steps import LocalSteps
-from bertflow_jax.checkpoint_walk import asked_for, damaged, first_good
+from bertflow_jax.checkpoint_walk import asked_for, damaged, first_good, gone, the_one
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import CheckpointError
 from bertflow_jax.paths import user_path
@@ -138,17 +138,20 @@ class CheckpointReader:
           first: a step that is tried before the newest one; it may be gone.
 
         Raises:
-          DataNotFoundError: no checkpoint, or not the one asked for.
+          DataNotFoundError: no checkpoint, or not the one asked for, or another process has deleted
+            them meanwhile.
           CheckpointError: the step asked for, or every step, is damaged.
         """
         steps = self.steps()
         asked_for(steps, self.place, step)
         if step is not None:
-            return check(step)
+            return the_one(step, self._found, check)
         order = sorted(steps, key=lambda other: (other == first, other), reverse=True)
-        return first_good(order, self.place, check, self._told)
+        return first_good(order, self._found, check, self._told)
 
     def _damaged(self, step: int, cause: object) -> CheckpointError:
+        if self._found.is_gone(step):
+            return CheckpointError(gone(self.place, step))
         return damaged(self.place, step, cause)
 
 

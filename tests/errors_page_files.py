@@ -73,6 +73,9 @@ def make_files(folder: Path) -> None:
     with CheckpointStore(folder / "broken") as store:
         store.save({"flow": {"a": vectors}}, Records({"step": 4}, {}, {}, {}))
     (folder / "broken" / "checkpoints" / "4" / "state" / "metadata").write_text("{}", "utf-8")
+    steps = folder / "pointing" / "checkpoints"
+    steps.mkdir(parents=True)
+    (steps / "4").symlink_to(folder / "broken" / "checkpoints" / "4")
     (folder / "cut.npy").write_bytes((folder / "given.npy").read_bytes()[:1000])
     np.save(folder / "equal.npy", np.ones((50, 8), np.float32))
     (folder / "damaged_parts").mkdir()

@@ -73,6 +73,22 @@ class RemoteSteps(LocalSteps):
         """Return the complete steps in ascending order."""
         return self._known.steps()
 
+    def look_again(self) -> list[int]:
+        """Return the complete steps of now, where another process changes them."""
+        self.forget()
+        return self.steps()
+
+    def is_gone(self, step: int) -> bool:
+        """Return whether nothing is left of a step that was there; raises WorkdirError."""
+        if self._bucket.names(f"{CHECKPOINTS}/{step}/"):
+            return False
+        self._leave(step)  # one that comes in its place is read anew
+        return True
+
+    def run_at_work(self) -> bool:
+        """Return False: a bucket has no locks."""
+        return False
+
     def forget(self) -> None:
         """Ask the bucket anew what it holds, when that is needed next."""
         self._inventory = None

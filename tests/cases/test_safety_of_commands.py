@@ -17,7 +17,8 @@ from bertflow_jax.compilation import use_compilation_cache
 from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.weight_output import write_safetensors
-from bertflow_jax.workdir import folders_undone, lock_workdir, prepare_output
+from bertflow_jax.workdir import folders_undone, prepare_output
+from bertflow_jax.workdir_lock import lock_workdir
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "s3cret0marker"

@@ -16,7 +16,8 @@ from bertflow_jax.data.tfds_builders import PREFIX, UNFINISHED
 from bertflow_jax.data.tfds_builders.reader import prepared_version
 from bertflow_jax.errors import BertFlowError, ConfigError, DataNotFoundError, WorkdirError
 from bertflow_jax.paths import user_path
-from bertflow_jax.workdir import lock_workdir, make_folder, prepare_output
+from bertflow_jax.workdir import make_folder, prepare_output
+from bertflow_jax.workdir_lock import lock_workdir
 
 _LOG = logging.getLogger(__name__)
 
