@@ -41,6 +41,8 @@ def make_files(folder: Path) -> None:
             f"g\tf\ty\ti\t{gold}\tA cat.\tA {word}.\n"
             for gold, word in ((1, "car"), (2, "dog"), (5, "cat"))
         ),
+        "small/QNLI/dev.tsv": "index\tquestion\tsentence\tlabel\n"
+        "0\tWho?\tA cat.\tentailment\n1\tWho?\tA car.\tnot_entailment\n",
         "both/STS16-en-test/STS.input.headlines.txt": "A cat.\tA dog.\n",
         "both/STS16-en-test/STS.gs.headlines.txt": "1\n",
         "both/STS16-en-test/STS2016.gs.headlines.txt": "4\n",

@@ -85,6 +85,10 @@ def test_scores_as_the_hub_reads_them(white):
         ("semantic-similarity", "stsb", "STS-B", None, "pearson_cosine"): 48.5,
         ("pair-classification", "qnli", "QNLI", "dev", "auc_cosine"): 71.24,
     }
+    cut = results_of(white)
+    for row in cut["rows"].values():
+        row["qnli"] |= {"split": "dev", "pairs": 9}
+    assert {found.dataset_type for found in eval_results(cut, "whitening")} == {"stsb"}
     assert read.data.model_name == "white"
     assert read.data.license == "apache-2.0"
     assert read.data.language == ["en"]
