@@ -14,6 +14,7 @@ from bertflow_jax.data.tfds_builders.releases import RELEASES
 from bertflow_jax.errors import BertFlowError, InputError
 from bertflow_jax.flow.glow import init_variables
 from bertflow_jax.integrations.card_facts import public
+from bertflow_jax.integrations.card_metrics import eval_results
 from bertflow_jax.integrations.hub import CardFields
 from bertflow_jax.integrations.model_card import make_card
 
