@@ -143,7 +143,7 @@ class CheckpointReader:
           CheckpointError: the step asked for, or every step, is damaged.
         """
         steps = self.steps()
-        asked_for(steps, self.place, step)
+        asked_for(steps, self._found, step)
         if step is not None:
             return the_one(step, self._found, check)
         order = sorted(steps, key=lambda other: (other == first, other), reverse=True)

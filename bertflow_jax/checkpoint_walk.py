@@ -13,18 +13,21 @@ _LOOKS = 5  # at the steps, where those that were there go
 T = TypeVar("T")
 
 
-def asked_for(steps: Sequence[int], place: str, step: int | None) -> None:
+def asked_for(steps: Sequence[int], found: LocalSteps, step: int | None) -> None:
     """Raise DataNotFoundError where there is no step, or not the one asked for.
 
     Args:
       steps: that there are.
-      place: of the checkpoints.
+      found: the checkpoints.
       step: asked for, None for any.
     """
     if not steps:
-        raise DataNotFoundError(f"no checkpoint in {place}: train first, or name another --workdir")
+        do = _wait(found) if found.run_at_work() else "train first, or name another --workdir"
+        raise DataNotFoundError(f"no checkpoint in {found.place}: {do}")
     if step is not None and step not in steps:
-        raise DataNotFoundError(f"no checkpoint of step {step} in {place}; there are {list(steps)}")
+        raise DataNotFoundError(
+            f"no checkpoint of step {step} in {found.place}; there are {list(steps)}"
+        )
 
 
 def the_one(step: int, found: LocalSteps, check: Callable[[int], T]) -> T:

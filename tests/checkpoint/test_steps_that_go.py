@@ -88,6 +88,16 @@ def test_the_step_asked_for_is_gone(store, read, monkeypatch, at_work):
         read(store, 1)
 
 
+def test_none_is_there_yet(store, read, at_work):
+    """Bug: "train first", while a run is at it."""
+    shutil.rmtree(store.folder)
+    with pytest.raises(DataNotFoundError, match=r"no checkpoint in .*: train first, or name"):
+        read(store)
+    at_work()
+    with pytest.raises(DataNotFoundError, match=r"no checkpoint in .*: a run is at work in .*Wait"):
+        read(store)
+
+
 def test_some_are_gone(store, read, monkeypatch, caplog):
     _when_listed(store, monkeypatch, _gone(store, 2, 3))
     assert read(store)[0] == 1
