@@ -1,9 +1,9 @@
 """The four programs that run on devices, as shapes: nothing is allocated and nothing is run.
 
-- flow: a step of a fit from cached embeddings, `parallel.compile_run_steps`;
+- flow: a step of a fit from cached embeddings, `compiled_steps.compile_run_steps`;
 - online: BERT's forward pass with dropout and a step of the flow on it,
-  `parallel.compile_online_step`;
-- siamese: forward, backward and AdamW of the encoder, `parallel.compile_train_step`;
+  `compiled_steps.compile_online_step`;
+- siamese: forward, backward and AdamW of the encoder, `compiled_steps.compile_train_step`;
 - embed: a batch of packed rows to vectors, `batch_embed.compiled_call`.
 """
 
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from benchmarks.counting import flops, flow_flops
-from bertflow_jax import parallel
+from bertflow_jax import compiled_steps, parallel
 from bertflow_jax.batch_embed import compiled_call
 from bertflow_jax.config import Config, EncoderConfig, FlowConfig, TrainConfig
 from bertflow_jax.encoder.bert import init_params
@@ -117,7 +117,7 @@ def _flow(case: Case, encoder: BertConfig, mesh: Mesh) -> Program:
     batch = case.batch * mesh.size
     rows = _ids(_CHUNK, batch, 1)
     return Program(
-        parallel.compile_run_steps(run_steps, mesh),
+        compiled_steps.compile_run_steps(run_steps, mesh),
         (state, table, rows, jax.ShapeDtypeStruct((), jnp.int32)),
         (1 + _BACKWARD) * flow_flops(config.flow, features, batch),
         {"rows": rows.shape},
@@ -137,7 +137,7 @@ def _online(case: Case, encoder: BertConfig, mesh: Mesh) -> Program:
     work = flops(encoder, sentences, case.tokens)
     work += (1 + _BACKWARD) * flow_flops(config.flow, features, sentences)
     return Program(
-        parallel.compile_online_step(step, mesh, case.dtype == "float32"),
+        compiled_steps.compile_online_step(step, mesh, case.dtype == "float32"),
         (state, _params(encoder), ids, ids),
         work,
         {"input_ids": ids.shape, "attention_mask": ids.shape},
@@ -167,7 +167,7 @@ def _siamese(case: Case, encoder: BertConfig, mesh: Mesh) -> Program:
     step = make_train_step(config, _embedder(case, encoder, mesh), optimizer)
     state, float32 = jax.eval_shape(blank), case.dtype == "float32"
     return Program(
-        parallel.compile_train_step(step, mesh, float32, case.mode, state),
+        compiled_steps.compile_train_step(step, mesh, float32, case.mode, state),
         (state, batch),
         (1 + case.remat + _BACKWARD) * flops(encoder, 2 * pairs, case.tokens),
         {"batch.input_ids": ids.shape, "batch.attention_mask": ids.shape},

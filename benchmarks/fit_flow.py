@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertflow_jax import parallel
+from bertflow_jax import compiled_steps, parallel
 from bertflow_jax.config import Config, TrainConfig
 from bertflow_jax.training.fit import example_order, initial_state, prepare_data
 from bertflow_jax.training.loop import CHUNK_STEPS
@@ -36,7 +36,7 @@ def our_timer(embeddings: np.ndarray, batch: int):
     state = parallel.replicate(initial_state(config, data), mesh)
     table = parallel.replicate(data.embeddings, mesh)
     rows = data.rows[order.batches(0, CHUNK_STEPS)]
-    run = parallel.compile_run_steps(
+    run = compiled_steps.compile_run_steps(
         make_run_steps(config.flow, make_optimizer(config.train), data.features, 0), mesh
     )
     jax.block_until_ready(run(state, table, rows, jnp.int32(1)))

@@ -90,7 +90,7 @@ def online_runner(name: str, dtype: str, batch: int, tokens: int) -> Any:
     import numpy as np
 
     from benchmarks.gpu import model_config
-    from bertflow_jax import parallel
+    from bertflow_jax import compiled_steps, parallel
     from bertflow_jax.config import Config, FlowConfig, TrainConfig
     from bertflow_jax.encoder.bert import init_params
     from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES
@@ -110,7 +110,7 @@ def online_runner(name: str, dtype: str, batch: int, tokens: int) -> Any:
     embed = make_embed_fn(bert, spec, COMPUTE_DTYPES[dtype])
     step = make_online_step(config, embed, make_optimizer(config.train), bert.hidden_size, None)
     mesh = parallel.data_mesh(batch)
-    compiled = parallel.compile_online_step(step, mesh, dtype == "float32")
+    compiled = compiled_steps.compile_online_step(step, mesh, dtype == "float32")
     params = parallel.replicate(jax.jit(lambda k: init_params(bert, k))(jax.random.key(0)), mesh)
     ids = rng.integers(5, bert.vocab_size, (batch, 1, tokens)).astype(np.int32)
     start = parallel.replicate(initial_state(config, data), mesh)

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertflow_jax import parallel
+from bertflow_jax import compiled_steps, parallel
 from bertflow_jax.checks import check_count, check_switch
 from bertflow_jax.compilation import use_compilation_cache
 from bertflow_jax.data.batches import BatchShapes, TokenBatch, make_batches, slots_of
@@ -235,4 +235,4 @@ def compiled_call(
         vectors = vectors.astype(jnp.float32)
         return jnp.where(normalize, unit_length(vectors), vectors)
 
-    return parallel.compile_embed(embed, mesh, float32), traced
+    return compiled_steps.compile_embed(embed, mesh, float32), traced

@@ -21,7 +21,6 @@ back, and an error is logged with its traceback before it is raised.
 """
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -31,21 +30,19 @@ import numpy as np
 
 from bertflow_jax import checkpoint_files, distributed, parallel
 from bertflow_jax.background import Background
+from bertflow_jax.checkpoint_reader import CheckpointReader
 from bertflow_jax.checkpoint_records import RECORD_NAMES, records_digest
 from bertflow_jax.checkpoint_records import Records as Records
 from bertflow_jax.checkpoint_steps import LocalSteps
-from bertflow_jax.checkpoint_walk import asked_for, damaged, first_good
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import CheckpointError, WorkdirError, not_hiding, refusal
-from bertflow_jax.paths import user_path
 from bertflow_jax.scores import Score, best_steps, recorded_score
-from bertflow_jax.workdir import CHECKPOINTS
 
 _log = logging.getLogger(__name__)
 
 
-class CheckpointStore:
-    """The checkpoints of one workdir.
+class CheckpointStore(CheckpointReader):
+    """The checkpoints of one workdir, read and written.
 
     A run that writes enters the store as a context, which ends with no save under way. Every
     method waits for the save before it.
@@ -70,14 +67,10 @@ class CheckpointStore:
           keep_best: how many of those with the best scores stay besides.
           steps: where they are, if not simply in WORKDIR/checkpoints.
         """
-        own = LocalSteps(user_path(workdir, "--workdir").absolute() / CHECKPOINTS)
-        self._found = own if steps is None else steps
-        self.folder, self.place = self._found.folder, self._found.place
+        super().__init__(workdir, steps)
         self._keep, self._keep_best = keep, keep_best
         self._background = Background("checkpoint")
-        self._scores: dict[int, Score | None] = {}
         self._last: tuple[int, dict[str, Any]] | None = None
-        self._told: set[int] = set()  # damaged steps that were warned of
 
     def __enter__(self) -> "CheckpointStore":
         """Delete what killed saves have left."""
@@ -93,11 +86,6 @@ class CheckpointStore:
     ) -> None:
         with not_hiding(error):
             self.wait()
-
-    def steps(self) -> list[int]:
-        """Return the complete steps in ascending order."""
-        self.wait()
-        return self._found.steps()
 
     def save(self, arrays: dict[str, Any], records: Records, score: Score | None = None) -> None:
         """Copy the arrays and write a step in the background, after the save before it.
@@ -159,14 +147,6 @@ class CheckpointStore:
                 f"{self.folder} is not to be trusted"
             ) from error
 
-    def best(self) -> tuple[int, Score] | None:
-        """Return the step with the best score and the score; None where no step has one."""
-        scores = self._known_scores(self.steps())
-        for step in best_steps(scores):
-            if (score := scores[step]) is not None:
-                return step, score
-        return None
-
     def _write(self, step: int, host: dict[str, Any], said: dict[str, Any]) -> None:
         path = self.folder / str(step)
         said["state"]["digests"] = {name: tree_digest(tree) for name, tree in host.items()}
@@ -195,99 +175,11 @@ class CheckpointStore:
         for old in [old for old in older if old not in kept]:
             self._found.delete(old)
 
-    def _known_scores(self, steps: list[int]) -> dict[int, Score | None]:
-        """Return the scores of steps, read where this process has not made them itself."""
-        for step in steps:
-            if step not in self._scores:
-                try:
-                    self._scores[step] = recorded_score(self._records(step).state)
-                except CheckpointError as error:
-                    _log.warning("%s; it has no score", error)
-                    self._scores[step] = None
-        return {step: self._scores[step] for step in steps}
-
     def set_aside_after(self, step: int) -> None:
         """Rename the steps after one that a run resumes from: it will write its own."""
         for later in [other for other in self.steps() if other > step]:
             aside = self._found.set_aside(later)
             _log.warning("the run resumes from step %d: %d is now %s", step, later, aside)
-
-    def records(self, step: int) -> Records:
-        """Return the records of a step.
-
-        Raises:
-          CheckpointError: a record is missing or damaged.
-        """
-        self.wait()
-        return self._records(step)
-
-    def _records(self, step: int) -> Records:
-        path = self._found.need(step, RECORD_NAMES)
-        try:
-            said = checkpoint_files.read_records(path, RECORD_NAMES)
-            digest = said["state"].pop("records_sha256", None)
-        except Exception as error:
-            raise self._damaged(step, error) from error
-        if digest != records_digest(said):
-            raise self._damaged(step, "its records differ from their digest")
-        if said["state"].get("step") != step:
-            raise self._damaged(step, f"it is a checkpoint of step {said['state'].get('step')}")
-        return Records(**said)
-
-    def restore(
-        self, step: int, abstract: Callable[[Records], dict[str, Any]]
-    ) -> tuple[dict[str, Any], Records]:
-        """Return a step's arrays, on the default device, and its records.
-
-        Args:
-          step: the step.
-          abstract: records -> {"flow": pytree of ShapeDtypeStruct, ...}; only the items named in it
-            are read.
-
-        Raises:
-          CheckpointError: a record or an item is damaged, or has other shapes.
-        """
-        records = self.records(step)
-        device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-        target = jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=device),
-            abstract(records),
-        )
-        return self._read(step, records, target), records
-
-    def _read(self, step: int, records: Records, target: dict[str, Any]) -> dict[str, Any]:
-        """Return the arrays of a step, compared with their digests."""
-        path = self._found.need(step, target)
-        try:
-            arrays = checkpoint_files.read_arrays(path, target)
-        except Exception as error:
-            raise self._damaged(step, error) from error
-        for name, tree in arrays.items():
-            if tree_digest(tree) != records.state["digests"][name]:
-                raise self._damaged(step, f"the arrays of item {name!r} differ from their digest")
-        return arrays
-
-    def newest_good(self, check: Any, step: int | None = None, first: int | None = None) -> Any:
-        """Return check(step) for the step asked for, or the newest step for which it succeeds.
-
-        Args:
-          check: a function of a step that raises CheckpointError when the step is damaged.
-          step: a step asked for by number; a damaged one is then an error.
-          first: a step that is tried before the newest one; it may be gone.
-
-        Raises:
-          DataNotFoundError: no checkpoint, or not the one asked for.
-          CheckpointError: the step asked for, or every step, is damaged.
-        """
-        steps = self.steps()
-        asked_for(steps, self.place, step)
-        if step is not None:
-            return check(step)
-        order = sorted(steps, key=lambda other: (other == first, other), reverse=True)
-        return first_good(order, self.place, check, self._told)
-
-    def _damaged(self, step: int, cause: object) -> CheckpointError:
-        return damaged(self.place, step, cause)
 
 
 def _like(array: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import shutil
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,14 @@ import jax
 import orbax.checkpoint as ocp
 
 from bertflow_jax.checkpoint_steps import unfinished
+from bertflow_jax.workdir import CHECKPOINTS
 
 _CLOSED = "Event loop is closed"
+# Of the arrays after the first one that could not be opened.
+_NEVER_BEGUN = r"coroutine '\w*(_array_|serialize)\w*' was never awaited"
+# One of them is in whatever tensorstore says of an array: its own name or orbax's, the formats, or
+# the path alone of a file that it cannot read.
+_THEIR_WORDS = ("orbax", "tensorstore", "ocdbt", "zarr", f"/{CHECKPOINTS}/")
 
 
 def write_step(path: Path, arrays: Mapping[str, Any], records: Mapping[str, Any]) -> None:
@@ -102,7 +109,11 @@ def _one_message() -> Iterator[None]:
         logger.addFilter(dropped)
     ours = before if isinstance(before, _NoClosedLoop) else _NoClosedLoop(before)
     sys.unraisablehook = ours
-    yield
+    try:
+        yield
+    except BaseException:
+        warnings.filterwarnings("ignore", _NEVER_BEGUN, RuntimeWarning)
+        raise
     for logger, dropped in added:
         logger.removeFilter(dropped)
     if sys.unraisablehook is ours:
@@ -132,8 +143,8 @@ def _no_thread_traceback(record: logging.LogRecord) -> bool:
 
 def _no_lost_result(record: logging.LogRecord) -> bool:
     """Drop what asyncio says of the arrays beside the first one that could not be read."""
-    text = record.getMessage()
-    theirs = "orbax" in text or "tensorstore" in text
+    text = record.getMessage().lower()
+    theirs = any(word in text for word in _THEIR_WORDS)
     return not (theirs and "exception was never retrieved" in text)
 
 

@@ -4,12 +4,14 @@
 """
 
 import logging
+import os
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from bertflow_jax.errors import WorkdirError
-from bertflow_jax.workdir import UNFINISHED_SAVE
+from bertflow_jax.step_names import UNFINISHED_SAVE, is_step
+from bertflow_jax.workdir_lock import run_at_work
 
 _log = logging.getLogger(__name__)
 _DYING = ".deleted"  # a step on its way out
@@ -34,16 +36,32 @@ class LocalSteps:
 
     def steps(self) -> list[int]:
         """Return the complete steps in ascending order."""
-        if not self.folder.is_dir():
+        try:
+            names = [path.name for path in self.folder.iterdir() if path.is_dir()]
+        except (FileNotFoundError, NotADirectoryError):  # or deleted just now
             return []
-        names = [path.name for path in self.folder.iterdir() if path.is_dir()]
         return sorted(int(name) for name in names if is_step(name))
+
+    def look_again(self) -> list[int]:
+        """Return the complete steps of now, where another process changes them."""
+        return self.steps()
+
+    def is_gone(self, step: int) -> bool:
+        """Return whether nothing is left of a step that was there."""
+        return not os.path.lexists(self.folder / str(step))
+
+    def run_at_work(self) -> bool:
+        """Return whether another process is seen to be a run in this workdir."""
+        return run_at_work(self.folder.parent)
 
     def clean(self) -> None:
         """Delete what killed saves have left."""
         for path in [*unfinished(self.folder), *_named(self.folder, _DYING)]:
             _log.warning("%s is what a stopped run left of a save: deleted", path)
-            shutil.rmtree(path, ignore_errors=True)
+            if path.is_symlink():  # what it leads to is not ours
+                path.unlink()
+            else:
+                shutil.rmtree(path, ignore_errors=True)
 
     def ready(self) -> None:
         """Raise WorkdirError where a step may not be written."""
@@ -105,12 +123,6 @@ class LocalSteps:
                 f"checkpoint {self.folder / str(step)} cannot be renamed to {aside}: {error}"
             ) from error
         return str(aside)
-
-
-def is_step(name: str) -> bool:
-    """Whether a folder of this name is a step."""
-    # No other spelling of a number than the one that is written: not 007, not superscripts.
-    return name.isascii() and name.isdigit() and str(int(name)) == name
 
 
 def unfinished(folder: Path) -> list[Path]:

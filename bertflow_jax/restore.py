@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from bertflow_jax.checkpoint import CheckpointStore, Records
+from bertflow_jax.checkpoint_records import check_flow_records, stored_config
 from bertflow_jax.checks import check_count
 from bertflow_jax.config import Config
 from bertflow_jax.embed import SentenceEncoder
@@ -20,7 +21,7 @@ from bertflow_jax.remote.address import remote_address
 from bertflow_jax.training.resume import check_same
 from bertflow_jax.training.run import load_encoder
 from bertflow_jax.training.supervised_state import ENCODER_ITEM, trained_shapes, with_trained
-from bertflow_jax.workdir import METRICS_FILE
+from bertflow_jax.workdir import CHECKPOINTS, METRICS_FILE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,13 +132,15 @@ def _objective(
 
 def _flow_config(records: Records, place: str) -> Config:
     """Return the config of a step; raises CheckpointError where it has no flow."""
-    config = Config.from_dict(records.config)
+    where = f"{place}/{CHECKPOINTS}/{records.state['step']}"
+    config = stored_config(records, where)
     if config.objective not in ("flow", "joint"):
         raise CheckpointError(
             f"--workdir={place} trained an encoder without a flow (objective="
             f"{config.objective}): use --encoder={place}/encoder, or fit a flow on it with "
             f"--config.encoder.path={place}/encoder"
         )
+    check_flow_records(records, where)
     return config
 
 

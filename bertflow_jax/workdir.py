@@ -1,20 +1,16 @@
 """Workdirs of runs: checked, locked and emptied before any long work, without loading JAX."""
 
-import contextlib
-import dataclasses
-import errno
-import fcntl
 import logging
 import os
 import shutil
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from bertflow_jax.errors import ConfigError, WorkdirError
-from bertflow_jax.output_locks import KEPT, LOCK
+from bertflow_jax.output_locks import LOCK
 from bertflow_jax.output_places import output_folder, refuse_link
 from bertflow_jax.remote.address import Address, remote_address
+from bertflow_jax.step_names import UNFINISHED_SAVE, is_step
 
 _log = logging.getLogger(__name__)
 CHECKPOINTS = "checkpoints"
@@ -24,7 +20,6 @@ ENCODER_FOLDER = "encoder"  # of a run that trains one
 NEW_ENCODER = f"{ENCODER_FOLDER}.new"
 _REPLACED = (METRICS_FILE, NEW_METRICS, ENCODER_FOLDER, NEW_ENCODER)
 _BEFORE_A_CHECKPOINT = {LOCK, METRICS_FILE, NEW_METRICS, "tensorboard", CHECKPOINTS}
-UNFINISHED_SAVE = ".orbax-checkpoint-tmp"  # in the name of a folder that orbax is still writing
 
 
 def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Path | Address:
@@ -99,7 +94,7 @@ def _is_run(folder: Path) -> bool:
     saves = folder / CHECKPOINTS
     return (folder / METRICS_FILE).is_file() or (
         saves.is_dir()
-        and any(path.name.isdecimal() or UNFINISHED_SAVE in path.name for path in saves.iterdir())
+        and any(is_step(path.name) or UNFINISHED_SAVE in path.name for path in saves.iterdir())
     )
 
 
@@ -131,73 +126,3 @@ def check_inputs_outside(folder: Path | Address, inputs: Mapping[str, str]) -> N
     for name, path in inputs.items():
         if path and os.path.exists(path) and Path(path).resolve().is_relative_to(folder.resolve()):
             raise WorkdirError(f"--workdir={folder} --overwrite would delete {name}={path}")
-
-
-@dataclasses.dataclass(frozen=True)
-class WorkdirLock:
-    """The lock of a workdir that is held."""
-
-    path: Path
-    token: str
-    given: str
-
-    def check(self) -> None:
-        """Raise WorkdirError where the workdir is no longer the one that was locked.
-
-        What is written to its path then would mix with another run, or make half a workdir.
-        """
-        try:
-            held = self.path.read_text("utf-8", errors="replace") == self.token
-        except (FileNotFoundError, NotADirectoryError):
-            held = False
-        except OSError:  # which says nothing of whose it is
-            return
-        if not held:
-            raise WorkdirError(
-                f"{self.given} was moved, deleted or replaced while this run was at work: nothing "
-                "more is written there; what had been saved is where the folder went"
-            )
-
-
-@contextlib.contextmanager
-def lock_workdir(folder: Path, flag: str = "--workdir") -> Iterator[WorkdirLock]:
-    """Hold a workdir for one run; the lock ends with the process, however it ends.
-
-    Raises:
-      WorkdirError: another run holds it; names `flag`.
-    """
-    token = KEPT.decode() + uuid.uuid4().hex
-    lock = WorkdirLock(folder / LOCK, token, f"{flag}={folder}")
-    try:
-        # A link would have the token written to where it leads.
-        handle = os.open(lock.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-    except OSError as error:
-        why = "it is a link; move it away" if error.errno == errno.ELOOP else error.strerror
-        raise WorkdirError(f"{lock.given}: {lock.path} cannot be opened ({why})") from error
-    with open(handle, "r+b", buffering=0) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise WorkdirError(
-                f"{lock.given} is in use by another run; wait for it, or name another folder"
-            ) from error
-        except OSError as error:  # a file system without locks, as some that hosts share
-            _log.warning(
-                "%s is not locked: %s; let one run at a time write there",
-                lock.given,
-                error.strerror,
-            )
-        if file.read(len(KEPT)) not in (b"", KEPT):
-            raise WorkdirError(
-                f"{lock.given}: {lock.path} is not a lock of ours; move it away, or name another "
-                "folder"
-            )
-        try:
-            file.truncate(0)
-            file.seek(0)
-            file.write(lock.token.encode())
-        except OSError as error:
-            raise WorkdirError(
-                f"{lock.given}: {lock.path} cannot be written ({error.strerror})"
-            ) from error
-        yield lock

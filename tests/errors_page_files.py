@@ -41,6 +41,8 @@ def make_files(folder: Path) -> None:
             f"g\tf\ty\ti\t{gold}\tA cat.\tA {word}.\n"
             for gold, word in ((1, "car"), (2, "dog"), (5, "cat"))
         ),
+        "small/QNLI/dev.tsv": "index\tquestion\tsentence\tlabel\n"
+        "0\tWho?\tA cat.\tentailment\n1\tWho?\tA car.\tnot_entailment\n",
         "both/STS16-en-test/STS.input.headlines.txt": "A cat.\tA dog.\n",
         "both/STS16-en-test/STS.gs.headlines.txt": "1\n",
         "both/STS16-en-test/STS2016.gs.headlines.txt": "4\n",
@@ -73,6 +75,9 @@ def make_files(folder: Path) -> None:
     with CheckpointStore(folder / "broken") as store:
         store.save({"flow": {"a": vectors}}, Records({"step": 4}, {}, {}, {}))
     (folder / "broken" / "checkpoints" / "4" / "state" / "metadata").write_text("{}", "utf-8")
+    steps = folder / "pointing" / "checkpoints"
+    steps.mkdir(parents=True)
+    (steps / "4").symlink_to(folder / "broken" / "checkpoints" / "4")
     (folder / "cut.npy").write_bytes((folder / "given.npy").read_bytes()[:1000])
     np.save(folder / "equal.npy", np.ones((50, 8), np.float32))
     (folder / "digits.json").write_text('{"rows": ' + "9" * 5000 + "}", "utf-8")

@@ -93,7 +93,8 @@ def load_glue_task(
         subsets = {subset: _pairs(subset, rows, [gold_score(row) for row in rows])}
         return StsTask(name, subsets, tuple(data_notes(name, subsets)))
     pairs = _pairs(subset, rows, _labels(name, rows))
-    notes = [note for split, part in found.items() for note in _broken_note(split, part)]
+    notes = data_notes(name, {subset: pairs})
+    notes += [note for split, part in found.items() for note in _broken_note(split, part)]
     threshold = next((split for split in ("dev", "train") if source.has_gold(split)), subset)
     if threshold in splits:
         notes.append(

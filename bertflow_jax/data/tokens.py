@@ -88,7 +88,7 @@ class TextTokenizer:
           positions: rows of the position table.
           max_length: the caller's limit; one above `positions` is a ConfigError.
           default_max_length: the folder's own limit (`max_seq_length` of sentence-transformers),
-            used when the caller gives none.
+            used when the caller gives none. One above the tokenizer's stands in its place.
           do_lower_case: see `read_tokenizer`.
           lower_first: lower-case the text before the tokenizer sees it.
           name: of the vocabulary, for messages; default: its file.
@@ -98,6 +98,10 @@ class TextTokenizer:
         json_too = is_there(folder / "tokenizer.json")
         source = name or str(folder / ("tokenizer.json" if json_too else "vocab.txt"))
         check_size(files.backend, pad, vocab_size, source)
+        if default_max_length is not None and files.model_max_length is not None:
+            # sentence-transformers cuts at the former, whatever the tokenizer's files say.
+            most = max(default_max_length, files.model_max_length)
+            files = dataclasses.replace(files, model_max_length=most)
         limit = _max_length(max_length, default_max_length, files.model_max_length, positions)
         return cls(files, limit, vocab_size, lower_first)
 

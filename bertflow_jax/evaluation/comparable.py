@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from bertflow_jax.data.glue import BINARY_TASKS
 from bertflow_jax.data.published_sizes import unlike_published
 
 AVERAGE = "average"  # its key among the marked columns
@@ -22,11 +23,15 @@ def unlike_scores(row: Mapping[str, Any]) -> dict[str, str]:
 
 def scored_sizes(row: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     """Return task -> {subset -> scored pairs} of a results.json's row; {} of a task without any."""
-    return {
-        task: {name: subset["pairs"] for name, subset in scores["subsets"].items()}
-        for task, scores in row.items()
-        if isinstance(scores, Mapping) and scores.get("subsets")
-    }
+    found = {}
+    for task, scores in row.items():
+        if not isinstance(scores, Mapping):
+            continue
+        if scores.get("subsets"):
+            found[task] = {name: subset["pairs"] for name, subset in scores["subsets"].items()}
+        elif "auc" in scores and "split" in scores:
+            found[task] = {scores["split"]: scores["pairs"]}
+    return found
 
 
 def unlike_tasks(results: Mapping[str, Any]) -> dict[str, str]:
@@ -44,4 +49,5 @@ def whole_text(results: Mapping[str, Any]) -> list[str]:
 def marked_columns(results: Mapping[str, Any]) -> list[str]:
     """Return the tasks whose titles get a mark, and `AVERAGE` where a score in it is unlike."""
     unlike = unlike_tasks(results)
-    return [*whole_text(results), *unlike, *([AVERAGE] if unlike else [])]
+    averaged = set(unlike) - set(BINARY_TASKS)  # an AUC is in no average
+    return [*whole_text(results), *unlike, *([AVERAGE] if averaged else [])]

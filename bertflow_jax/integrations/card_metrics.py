@@ -118,9 +118,9 @@ def eval_results(results: Mapping[str, Any], row: str) -> "list[EvalResult]":
     found = []
     for task in task_columns({row: scores}):
         split = results["provenance"].get("tasks", {}).get(task, {}).get("split")
+        if task in sizes and differences(task, sizes[task]):
+            continue
         if task in sizes and task in correlations:
-            if differences(task, sizes[task]):
-                continue
             split = other_split(task, sizes[task])
         if task in correlations:
             kind, title = "semantic-similarity", "Semantic textual similarity"

@@ -9,61 +9,22 @@ upload or of a delete; the next run deletes it. Files with neither were copied h
 local workdir: they are a step too, which the digests inside the checkpoint have to prove.
 """
 
-import dataclasses
 import json
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-from bertflow_jax.checkpoint_steps import LocalSteps, is_step
+from bertflow_jax.checkpoint_steps import LocalSteps
 from bertflow_jax.data.json_files import parse_json
 from bertflow_jax.errors import CheckpointError, WorkdirError
 from bertflow_jax.paths import file_sha256
 from bertflow_jax.remote.bucket import BucketFolder
+from bertflow_jax.remote.inventory import COMMIT, UNFINISHED, Inventory, is_inside
 from bertflow_jax.workdir import CHECKPOINTS
 
 _log = logging.getLogger(__name__)
-_COMMIT = ".commit.json"
-_UNFINISHED = ".unfinished"
-
-
-@dataclasses.dataclass(frozen=True)
-class Inventory:
-    """What lies under checkpoints/.
-
-    Attributes:
-      files: step -> names of its files, relative to the step.
-      committed: steps with a marker.
-      begun: steps whose upload or delete has begun and, as far as the bucket says, not ended.
-      other: names of anything else.
-    """
-
-    files: dict[int, list[str]]
-    committed: set[int]
-    begun: set[int]
-    other: list[str]
-
-    @classmethod
-    def of(cls, names: Iterable[str]) -> "Inventory":
-        """Sort names, which are relative to checkpoints/."""
-        found = cls({}, set(), set(), [])
-        for name in names:
-            first, slash, rest = name.partition("/")
-            if slash and is_step(first):
-                found.files.setdefault(int(first), []).append(rest)
-            elif name.endswith(_COMMIT) and is_step(name.removesuffix(_COMMIT)):
-                found.committed.add(int(name.removesuffix(_COMMIT)))
-            elif name.endswith(_UNFINISHED) and is_step(name.removesuffix(_UNFINISHED)):
-                found.begun.add(int(name.removesuffix(_UNFINISHED)))
-            else:
-                found.other.append(name)
-        return found
-
-    def steps(self) -> list[int]:
-        """Return the complete steps in ascending order."""
-        return sorted(self.committed | (set(self.files) - self.begun))
 
 
 class RemoteSteps(LocalSteps):
@@ -112,6 +73,22 @@ class RemoteSteps(LocalSteps):
     def steps(self) -> list[int]:
         """Return the complete steps in ascending order."""
         return self._known.steps()
+
+    def look_again(self) -> list[int]:
+        """Return the complete steps of now, where another process changes them."""
+        self.forget()
+        return self.steps()
+
+    def is_gone(self, step: int) -> bool:
+        """Return whether nothing is left of a step that was there; raises WorkdirError."""
+        if self._bucket.names(f"{CHECKPOINTS}/{step}/"):
+            return False
+        self._leave(step)  # one that comes in its place is read anew
+        return True
+
+    def run_at_work(self) -> bool:
+        """Return False: a bucket has no locks."""
+        return False
 
     def forget(self) -> None:
         """Ask the bucket anew what it holds, when that is needed next."""
@@ -182,7 +159,7 @@ class RemoteSteps(LocalSteps):
             self._bucket.put(f"{CHECKPOINTS}/{step}/{name}", path)
             self._here.add((step, name))
         text = json.dumps({"files": marker}, indent=1)
-        self._bucket.put(f"{CHECKPOINTS}/{step}{_COMMIT}", text.encode())
+        self._bucket.put(f"{CHECKPOINTS}/{step}{COMMIT}", text.encode())
         self._known.committed.add(step)
         self._markers[step] = marker
         self._end(step)
@@ -217,15 +194,17 @@ class RemoteSteps(LocalSteps):
             return self._markers[step]
         if step not in self._known.committed:
             marker: dict[str, dict[str, Any]] = {n: {} for n in self._known.files.get(step, [])}
+            if not all(map(is_inside, marker)):
+                raise self._damaged(step, "an object of it is named outside the step")
         else:
-            raw = self._bucket.get(f"{CHECKPOINTS}/{step}{_COMMIT}")
+            raw = self._bucket.get(f"{CHECKPOINTS}/{step}{COMMIT}")
             try:
                 marker = parse_json(raw or b"")["files"]
-                usable = all(_inside(name) and said["sha256"] for name, said in marker.items())
+                usable = all(is_inside(name) and said["sha256"] for name, said in marker.items())
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise self._damaged(step, f"its {_COMMIT} cannot be read") from error
+                raise self._damaged(step, f"its {COMMIT} cannot be read") from error
             if not usable:
-                raise self._damaged(step, f"its {_COMMIT} names a file outside the step")
+                raise self._damaged(step, f"its {COMMIT} names a file outside the step")
         self._markers[step] = marker
         return marker
 
@@ -236,15 +215,15 @@ class RemoteSteps(LocalSteps):
         self._end(step)
 
     def _begin(self, step: int) -> None:
-        self._bucket.put(f"{CHECKPOINTS}/{step}{_UNFINISHED}", b"")
+        self._bucket.put(f"{CHECKPOINTS}/{step}{UNFINISHED}", b"")
         self._known.begun.add(step)
 
     def _end(self, step: int) -> None:
-        self._bucket.delete(f"{CHECKPOINTS}/{step}{_UNFINISHED}")
+        self._bucket.delete(f"{CHECKPOINTS}/{step}{UNFINISHED}")
         self._known.begun.discard(step)
 
     def _uncommit(self, step: int) -> None:
-        self._bucket.delete(f"{CHECKPOINTS}/{step}{_COMMIT}")
+        self._bucket.delete(f"{CHECKPOINTS}/{step}{COMMIT}")
         self._known.committed.discard(step)
         self._markers.pop(step, None)
 
@@ -263,8 +242,3 @@ class RemoteSteps(LocalSteps):
 
 def _digest(path: Path) -> dict[str, Any]:
     return {"size": path.stat().st_size, "sha256": file_sha256(path)}
-
-
-def _inside(name: str) -> bool:
-    path = PurePosixPath(name)
-    return bool(name) and not path.is_absolute() and ".." not in path.parts

@@ -18,7 +18,8 @@ from typing import Self
 from bertflow_jax.errors import DataNotFoundError, WorkdirError
 from bertflow_jax.remote.address import Address
 from bertflow_jax.remote.bucket import BucketFolder
-from bertflow_jax.remote.steps import Inventory, RemoteSteps
+from bertflow_jax.remote.inventory import Inventory
+from bertflow_jax.remote.steps import RemoteSteps
 from bertflow_jax.remote.uploads import Uploads
 from bertflow_jax.workdir import CHECKPOINTS, METRICS_FILE
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from bertflow_jax import distributed, parallel
+from bertflow_jax import compiled_steps, distributed, parallel
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
 from bertflow_jax.errors import TrainingError
 from bertflow_jax.interrupt import Interrupt
@@ -148,8 +148,12 @@ def run_fit(
                 finish()
             if save is not None and done > saved:
                 # A resumed fit has the same rate and comes to the same loss.
-                goes_on = "" if isinstance(error, TrainingError) else ": --resume goes on"
-                _log.warning("stopped after step %d, which is saved%s", done, goes_on)
+                way = (
+                    "--overwrite starts anew"
+                    if isinstance(error, TrainingError)
+                    else "--resume goes on"
+                )
+                _log.warning("stopped after step %d, which is saved: %s", done, way)
             elif save is not None:
                 _log.warning("stopped after step %d; nothing new to save", done)
             raise
@@ -194,7 +198,7 @@ def _compiled_steps(
     steps = make_run_steps(
         FlowConfig(*flow), make_optimizer(section), features, seed, section.accumulate
     )
-    return parallel.compile_run_steps(steps, mesh, mode)
+    return compiled_steps.compile_run_steps(steps, mesh, mode)
 
 
 def _in_few_shapes(embeddings: np.ndarray) -> np.ndarray:

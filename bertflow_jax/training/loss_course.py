@@ -37,15 +37,14 @@ class LossCourse:
             raise TrainingError(
                 f"the loss is not finite at step {done + bad + 1} "
                 f"(bits/dim {metrics.bits_per_dim[bad]}, gradient norm {metrics.grad_norm[bad]}); "
-                "stopped, no state from here on is saved. Lower train.learning_rate (a run starts "
-                "anew with --overwrite), or look for outliers in the embeddings"
+                "stopped, no state from here on is saved. Lower train.learning_rate, or look for "
+                "outliers in the embeddings"
             )
         params = jax.tree.leaves(state.variables["params"])
         if not all(bool(jnp.isfinite(p).all()) for p in params):
             raise TrainingError(
                 f"a parameter is not finite after step {done + len(finite)}; stopped, no state "
-                "from here on is saved. Lower train.learning_rate (a run starts anew with "
-                "--overwrite)"
+                "from here on is saved. Lower train.learning_rate"
             )
         self._tell_rise(np.asarray(metrics.bits_per_dim), done)
 

@@ -15,7 +15,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from numpy.typing import NDArray
 
-from bertflow_jax import parallel
+from bertflow_jax import compiled_steps, parallel
 from bertflow_jax.config import Config
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES
@@ -160,7 +160,7 @@ def online_runner(
     )
     mode = flow_mode(config)
     mesh = parallel.data_mesh(order.batch_size, config.train.accumulate)
-    compiled = parallel.compile_online_step(step, mesh, encoder.dtype == "float32", mode)
+    compiled = compiled_steps.compile_online_step(step, mesh, encoder.dtype == "float32", mode)
     params = parallel.place(encoder.params, mesh, mode)
     wanted = parallel.local_batch(order.batch_size)
 

@@ -19,13 +19,8 @@ from bertflow_jax.interrupt import Interrupt
 from bertflow_jax.remote.address import Address, remote_address
 from bertflow_jax.scores import Score
 from bertflow_jax.training.metrics import MetricsWriter
-from bertflow_jax.workdir import (
-    CHECKPOINTS,
-    METRICS_FILE,
-    clear_workdir,
-    lock_workdir,
-    prepare_workdir,
-)
+from bertflow_jax.workdir import CHECKPOINTS, METRICS_FILE, clear_workdir, prepare_workdir
+from bertflow_jax.workdir_lock import lock_workdir
 
 _log = logging.getLogger(__name__)
 if TYPE_CHECKING:
@@ -132,7 +127,7 @@ class Held:
 
 @contextlib.contextmanager
 def first_holds(place: Path | Address) -> Iterator[Held]:
-    """Hold the workdir in the first process; see `workdir.lock_workdir` and `remote.workdir`."""
+    """Hold the workdir in the first process; see `workdir_lock` and `remote.workdir`."""
     remote: RunWorkdir | None = None
     steps: LocalSteps | None = None
     with contextlib.ExitStack() as stack:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bertflow_jax.checkpoint import Records
+from bertflow_jax.checkpoint_records import check_start, stored_config
 from bertflow_jax.config import Config
 from bertflow_jax.errors import CheckpointError, ConfigError
 
@@ -36,8 +37,9 @@ def resume_check(
 
     def check(records: Records) -> None:
         step = records.state["step"]
+        check_start(records.state, f"{place}/{step}")
         # Fields that an older version did not have take their defaults.
-        stored = Config.from_dict(records.config).to_dict()
+        stored = stored_config(records, f"{place}/{step}").to_dict()
         differences = [
             f"{name}: {old!r} in the checkpoint, {new!r} now"
             for name, old, new in _differences(stored, config.to_dict())

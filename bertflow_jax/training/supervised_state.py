@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bertflow_jax import distributed, parallel
+from bertflow_jax import compiled_steps, distributed, parallel
 from bertflow_jax.checkpoint import CheckpointStore, Records
 from bertflow_jax.config import Config
 from bertflow_jax.data.supervision import LabelledPairs
@@ -132,7 +132,7 @@ class Experiment:
         noise = start.noise(self._encoder.dimension)
         step = make_train_step(self._config, embed, self._optimizer, noise)
         float32 = encoder.dtype == "float32"
-        compiled = parallel.compile_train_step(step, mesh, float32, mode, state)
+        compiled = compiled_steps.compile_train_step(step, mesh, float32, mode, state)
         wanted = parallel.local_batch(size)
 
         def batch(step: int) -> PairBatch:

@@ -22,7 +22,8 @@ from bertflow_jax.__main__ import COMMANDS
 from bertflow_jax.checkpoint import CheckpointStore
 from bertflow_jax.output_locks import sole_writer
 from bertflow_jax.staging import whole_folder
-from bertflow_jax.workdir import lock_workdir, prepare_workdir
+from bertflow_jax.workdir import prepare_workdir
+from bertflow_jax.workdir_lock import lock_workdir
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "errors.md"

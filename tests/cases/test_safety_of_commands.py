@@ -19,7 +19,7 @@ from bertflow_jax.errors import WorkdirError
 from bertflow_jax.made_folders import folders_undone
 from bertflow_jax.output_places import output_folder
 from bertflow_jax.weight_output import write_safetensors
-from bertflow_jax.workdir import lock_workdir
+from bertflow_jax.workdir_lock import lock_workdir
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "s3cret0marker"

@@ -11,7 +11,7 @@ from bertflow_jax.errors import WorkdirError
 from bertflow_jax.output_locks import same_job, sole_writer
 from bertflow_jax.postprocess.apply_files import ApplyOptions, run_apply
 from bertflow_jax.weight_output import write_safetensors
-from bertflow_jax.workdir import lock_workdir
+from bertflow_jax.workdir_lock import lock_workdir
 
 
 @pytest.fixture(autouse=True)

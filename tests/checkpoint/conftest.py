@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from bertflow_jax.checkpoint import Records
+from bertflow_jax.checkpoint import CheckpointStore, Records
 
 # Several arrays an item: that is where orbax's threads print beside the error.
 ARRAYS = {
@@ -42,3 +42,13 @@ def read():
         return store.newest_good(lambda s: (s, store.restore(s, lambda _: shapes)[0]), step)
 
     return restore
+
+
+@pytest.fixture
+def store(tmp_path, saved):
+    """Steps 1 and 2."""
+    store = CheckpointStore(tmp_path)
+    for step in (1, 2):
+        saved(store, step)
+    store.finish()
+    return store

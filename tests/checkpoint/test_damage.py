@@ -1,9 +1,6 @@
 """Damage of every kind is noticed, named once, and the newest good step used; foreign files stay."""
 
-import asyncio
-import gc
 import json
-import logging
 import os
 import re
 import shutil
@@ -16,49 +13,23 @@ import numpy as np
 import pytest
 from reference_flows import max_difference
 from small_disk import mounted
+from step_faults import data_files, flip, truncate
 
 from bertflow_jax.checkpoint import CheckpointStore
 from bertflow_jax.errors import CheckpointError, WorkdirError
-from bertflow_jax.interrupt import heeded
-from bertflow_jax.workdir import UNFINISHED_SAVE
+from bertflow_jax.step_names import UNFINISHED_SAVE
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def store(tmp_path, saved):
-    store = CheckpointStore(tmp_path)
-    for step in (1, 2):
-        saved(store, step)
-    store.finish()
-    return store
-
-
-def _data_files(store, step):
-    """The files of the flow's arrays that a reader needs, largest first."""
-    files = [p for p in (store.folder / str(step) / "flow" / "d").iterdir() if p.is_file()]
-    files += [p for p in (store.folder / str(step) / "flow").rglob("d/*") if p.is_file()]
-    return sorted(set(files), key=lambda path: (-path.stat().st_size, path.name))
-
-
-def _truncate(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
 def _empty(path):
     path.write_bytes(b"")
 
 
-def _flip(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 16
-    path.write_bytes(content)
-
-
-@pytest.mark.parametrize("fault", [_truncate, _empty, _flip, Path.unlink])
+@pytest.mark.parametrize("fault", [truncate, _empty, flip, Path.unlink])
 def test_damaged_arrays(store, read, made, fault, capfd, caplog):
     """One message: orbax's threads printed a traceback for each of the arrays beside it."""
-    for path in _data_files(store, 2):
+    for path in data_files(store, 2):
         if path.stat().st_size > 1000:
             fault(path)
     found, arrays = read(store)
@@ -80,60 +51,6 @@ def test_missing_parts(store, read, name):
     else:
         path.unlink()
     assert read(store)[0] == (2 if name == "flow/_METADATA" else 1)
-
-
-def test_hooks_of_the_process_are_left_alone(store, read):
-    """A read that succeeds takes its filters away; an error of somebody else is still shown."""
-    loggers = [logging.getLogger(name) for name in ("absl", "asyncio")]
-    before = sys.unraisablehook, [list(logger.filters) for logger in loggers]
-    read(store)
-    assert (sys.unraisablehook, [logger.filters for logger in loggers]) == before
-
-
-def test_results_that_orbax_lost_are_not_printed(store, read, caplog):
-    """Bug: a traceback, whenever the rubbish is collected, of the arrays beside the damaged one."""
-    for path in _data_files(store, 2):
-        _flip(path)
-    with pytest.raises(CheckpointError):
-        read(store, 2)
-    # As a run is restored: the good read after it took away what the damaged one had left.
-    assert read(store)[0] == 1
-    caplog.clear()  # it warns of the step that it passes over
-
-    async def lose(text):
-        asyncio.get_running_loop().create_future().set_exception(ValueError(text))
-        gc.collect()
-
-    asyncio.run(lose('DATA_LOSS: Error opening "zarr" driver [tensorstore_spec={}]'))
-    assert not caplog.records
-    asyncio.run(lose("of somebody else"))
-    assert "of somebody else" in caplog.text
-
-
-class _Fails:
-    """Raises where nobody can catch it, as a callback of tensorstore's threads does."""
-
-    def __init__(self, error):
-        self._error = error
-
-    def __del__(self):
-        raise self._error
-
-
-def test_what_a_failed_operation_leaves_is_not_printed_after_the_command(store, read, monkeypatch):
-    """Bug: the end of a command took the filter away, and late arrays printed tracebacks."""
-    shown = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda found: shown.append(str(found.exc_value)))
-    for path in _data_files(store, 2):
-        _flip(path)
-    for _ in range(2):
-        with heeded():
-            assert read(store)[0] == 1
-        _Fails(RuntimeError("Event loop is closed"))
-        _Fails(RuntimeError("of somebody else"))
-        # Nor is the command there any more, to which Ctrl-C would be sent once more.
-        _Fails(KeyboardInterrupt("of nobody"))
-    assert shown == ["of somebody else", "of nobody"] * 2
 
 
 def test_leftovers_of_a_killed_save(store, read, caplog):

@@ -406,7 +406,7 @@ def test_the_command_prepares_and_tells_what(tmp_path):
 
 def test_two_runs_do_not_share_a_folder(tmp_path, made):
     # Bug: one run deletes as leftovers what the other is writing.
-    from bertflow_jax.workdir import lock_workdir
+    from bertflow_jax.workdir_lock import lock_workdir
 
     (tmp_path / "out").mkdir()
     with (

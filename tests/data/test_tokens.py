@@ -24,14 +24,17 @@ def test_vocab_is_really_used(uncased):
         (None, None, None, 64),
         (None, None, 40, 40),
         (None, 20, 40, 20),
-        (None, 50, 40, 40),
+        (None, 50, 40, 50),
+        (45, 50, 40, 45),
+        (60, 50, 40, 50),
+        (None, 99, 40, 64),
         (30, 20, 40, 30),
         (10, None, None, 10),
         (64, 20, None, 64),
     ],
 )
-def test_max_length_is_the_smallest_that_applies(tmp_path, user, folder, own, expected):
-    """The caller's length replaces the folder's; tokenizer and positions always limit."""
+def test_which_max_length_applies(tmp_path, user, folder, own, expected):
+    """The caller's length replaces the folder's; the larger of folder and tokenizer limits it."""
     config = {**SAYS_LOWER, "model_max_length": own}
     tokenizer = load(
         write(tmp_path / "limits", config=config), max_length=user, default_max_length=folder

@@ -13,7 +13,7 @@ from bertflow_jax.errors import WorkdirError
 from bertflow_jax.output_locks import same_job, sole_writer
 from bertflow_jax.postprocess.vector_files import open_vectors
 from bertflow_jax.postprocess.vector_output import check_output
-from bertflow_jax.workdir import lock_workdir
+from bertflow_jax.workdir_lock import lock_workdir
 
 
 @pytest.fixture

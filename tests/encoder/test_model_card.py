@@ -14,6 +14,7 @@ from bertflow_jax.data.tfds_builders.releases import RELEASES
 from bertflow_jax.errors import BertFlowError, InputError
 from bertflow_jax.flow.glow import init_variables
 from bertflow_jax.integrations.card_facts import public
+from bertflow_jax.integrations.card_metrics import eval_results
 from bertflow_jax.integrations.hub import CardFields
 from bertflow_jax.integrations.model_card import make_card
 
@@ -85,6 +86,10 @@ def test_scores_as_the_hub_reads_them(white):
         ("semantic-similarity", "stsb", "STS-B", None, "pearson_cosine"): 48.5,
         ("pair-classification", "qnli", "QNLI", "dev", "auc_cosine"): 71.24,
     }
+    cut = results_of(white)
+    for row in cut["rows"].values():
+        row["qnli"] |= {"split": "dev", "pairs": 9}
+    assert {found.dataset_type for found in eval_results(cut, "whitening")} == {"stsb"}
     assert read.data.model_name == "white"
     assert read.data.license == "apache-2.0"
     assert read.data.language == ["en"]

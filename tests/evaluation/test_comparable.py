@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from bertflow_jax.data.glue import BinaryTask
 from bertflow_jax.data.published_sizes import data_note
 from bertflow_jax.data.sts import ScoredPairs, StsTask
 from bertflow_jax.data.tfds_builders.releases import RELEASES
@@ -90,3 +91,23 @@ def test_an_older_file_without_the_note_is_marked_too():
     results = results_of(task_of("sickr", {"test": 499}))
     del results["provenance"]["tasks"]["sickr"]["notes"]
     assert marked_columns(results) == ["sickr", "average"]
+
+
+def labelled(count):
+    pairs = ScoredPairs(
+        "dev", ["1"] * count, [str(i / count) for i in range(count)], np.arange(count) % 2
+    )
+    note = data_note("qnli", {"dev": count})
+    return BinaryTask(
+        "qnli", {"dev": pairs}, (note,) * bool(note), threshold_pairs=pairs, threshold_from="dev"
+    )
+
+
+def test_labelled_pairs_are_marked_and_the_average_is_not():
+    # Bug: an AUC over a cut dev.tsv under the usual title; it is in no average.
+    correlations = (whole("sts12"), whole("sts13"))
+    assert marked_columns(results_of(*correlations, labelled(5463))) == []
+    results = results_of(*correlations, labelled(5462))
+    printed = format_table(results).splitlines()
+    assert printed[1].split() == ["STS12", "STS13", "Avg", "QNLI*"]
+    assert "* QNLI: dev has 5462 scored pairs instead of 5463: not comparable" in printed[3]

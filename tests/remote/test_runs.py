@@ -207,6 +207,16 @@ def test_a_lost_object(begun, lost, caplog):
     assert ("state/metadata is missing" in caplog.text) == ("state" in lost)
 
 
+def test_no_name_is_written_outside_the_folder_without_a_marker(begun):
+    """Bug: of a step that was copied there the objects' names were taken as they are."""
+    del begun.objects[f"{STEPS}/4.commit.json"]
+    begun.objects[f"{STEPS}/4/state/../../../../evil"] = b"evil"
+    with pytest.raises(CheckpointError, match="an object of it is named outside the step"):
+        load_run(WORKDIR, 4)
+    assert load_run(WORKDIR).step == 2
+    assert leftovers() == []
+
+
 def test_a_marker_cannot_write_outside_the_folder(begun):
     """Whoever can write to the bucket could have written anywhere on the reader's disk."""
     name = "state/../../../../evil"

@@ -225,8 +225,8 @@ def test_the_last_good_state_is_saved_when_a_run_stops(stop, caplog):
             save=lambda state, held_out: saved.append(state),
         )
     assert [int(state.step) for state in saved] == [30]
-    advice = ": --resume goes on" if stop is KeyboardInterrupt else ""
-    assert f"stopped after step 30, which is saved{advice}" in caplog.messages
+    way = "--resume goes on" if stop is KeyboardInterrupt else "--overwrite starts anew"
+    assert f"stopped after step 30, which is saved: {way}" in caplog.messages
     straight = run_fit(_config(30), data, initial_state(config, data)).state
     assert max_difference(saved[0], straight) == 0.0
 

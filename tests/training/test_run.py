@@ -35,7 +35,8 @@ from bertflow_jax.restore import load_run
 from bertflow_jax.scores import HELD_OUT, Score
 from bertflow_jax.training.metrics import MetricsWriter
 from bertflow_jax.training.run import train
-from bertflow_jax.workdir import clear_workdir, lock_workdir, prepare_workdir
+from bertflow_jax.workdir import clear_workdir, prepare_workdir
+from bertflow_jax.workdir_lock import lock_workdir
 
 LINES = [
     "The cat sleeps on the warm stove.",

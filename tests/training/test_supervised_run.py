@@ -289,7 +289,8 @@ def test_a_checkpoint_of_before_supervision_is_resumed():
     config = Config()
     stored = config.to_dict()
     del stored["objective"], stored["supervision"]
-    old = Records({"step": 3}, stored, {}, {})
+    state = {"step": 3, "features": 4, "actnorm_init": {"rows": 2}, "constant_dims": []}
+    old = Records(state, stored, {}, {})
     resume_check("here", config, {}, {})(old)
     with pytest.raises(ConfigError, match="objective: 'flow' in the checkpoint, 'siamese' now"):
         resume_check("here", dataclasses.replace(config, objective="siamese"), {}, {})(old)

@@ -18,7 +18,7 @@ from bertflow_jax.errors import BertFlowError, ConfigError, DataNotFoundError, W
 from bertflow_jax.made_folders import make_folder
 from bertflow_jax.output_places import check_ways, output_folder, refuse_link
 from bertflow_jax.paths import user_path
-from bertflow_jax.workdir import lock_workdir
+from bertflow_jax.workdir_lock import lock_workdir
 
 _LOG = logging.getLogger(__name__)
 
