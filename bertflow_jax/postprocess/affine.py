@@ -24,6 +24,7 @@ from bertflow_jax.postprocess.base import PureTransform, normal_rows
 from bertflow_jax.postprocess.column_names import check_columns, column_names
 from bertflow_jax.postprocess.hub_folder import HubFolder
 from bertflow_jax.postprocess.moments import Moments
+from bertflow_jax.postprocess.saved_settings import entry, made_of, object_entry, shapes_entry
 from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
 from bertflow_jax.postprocess.storage import DAMAGE, Folder, unreadable
 
@@ -205,15 +206,12 @@ class AffineProcessor(HubFolder, SklearnApi):
         path = _FOLDER.find(folder, cls.name)
         try:
             described, arrays = _FOLDER.read(path)
-            kind = described["kind"]
+            name = _FOLDER.json_name
+            kind = entry(described, "kind", name)
             if kind != cls.name:
                 raise CheckpointError(f"{path} holds a {kind}, not a {cls.name}")
-            loaded = cls(**described["settings"])
-            expected = {
-                name: jax.ShapeDtypeStruct(tuple(shape), np.float64)
-                for name, shape in described["shapes"].items()
-            }
-            _FOLDER.check(path, described, arrays, expected)
+            loaded: Self = made_of(cls, object_entry(described, "settings", name), name)
+            _FOLDER.check(path, described, arrays, shapes_entry(described, name))
             loaded._mean, loaded._matrix, loaded._inverse = (
                 np.asarray(arrays[name], np.float64) for name in ("mean", "matrix", "inverse")
             )

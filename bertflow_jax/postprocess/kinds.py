@@ -1,6 +1,5 @@
 """Every kind of post-processor by its name, and the reader of a folder of any kind."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from bertflow_jax.postprocess.base import PostProcessor
 from bertflow_jax.postprocess.compose import Compose
 from bertflow_jax.postprocess.flow import Flow
 from bertflow_jax.postprocess.reduce import Reduce
+from bertflow_jax.postprocess.saved_settings import entry, read_described
 from bertflow_jax.postprocess.standardize import Center, Standardize
 from bertflow_jax.postprocess.storage import DAMAGE, described_in
 from bertflow_jax.postprocess.whitening import NATSV, Whitening
@@ -44,12 +44,11 @@ def load(folder: str | Path) -> PostProcessor:
         return Compose.load(path) if found == "compose" else Flow.load(path)
     file = path / "postprocess.json"
     try:
-        described: Any = json.loads(file.read_text("utf-8"))
-        kind = described["kind"]
+        kind: Any = entry(read_described(file), "kind", file.name)
     except DAMAGE as error:
         raise CheckpointError(f"{file} is not readable ({error})") from error
     if not isinstance(kind, str) or kind not in AFFINE:
-        raise CheckpointError(f"{file}: unknown kind {kind!r}; known: {', '.join(AFFINE)}")
+        raise CheckpointError(f"{file}: unknown kind {shown(kind)}; known: {', '.join(AFFINE)}")
     return AFFINE[kind].load(path)
 
 
