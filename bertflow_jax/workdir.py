@@ -33,11 +33,11 @@ def prepare_output(folder: str | os.PathLike[str], flag: str = "--output") -> Pa
     Raises:
       WorkdirError: blank, a file, below a file, or not writable; names `flag`.
     """
+    path = user_path(folder, flag).absolute()
     if not str(folder).strip():
         raise WorkdirError(f"{flag} is blank; name a folder")
     if "://" in str(folder):
         raise WorkdirError(f"{flag}={folder} is no folder of this machine, and no other is written")
-    path = user_path(folder, flag).absolute()
     if os.path.isfile(path):
         raise WorkdirError(f"{flag}={folder} is a file; name a folder")
     try:

@@ -21,7 +21,7 @@ import numpy as np
 
 from bertflow_jax.checks import check_count, check_switch
 from bertflow_jax.embed import SentenceEncoder
-from bertflow_jax.errors import InputError
+from bertflow_jax.errors import InputError, shown
 from bertflow_jax.evaluation.metrics import cosine_similarity
 
 _log = logging.getLogger(__name__)
@@ -138,7 +138,9 @@ def _word(word: Any, row: int) -> str:
         try:
             return word.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise InputError(f"sentence {row}: the word {word!r} is not UTF-8 ({error})") from error
+            raise InputError(
+                f"sentence {row}: the word {shown(word)} is not UTF-8 ({error})"
+            ) from error
     if not isinstance(word, str):
         raise InputError(f"sentence {row} holds {type(word).__name__} where words are needed")
     return word

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertflow_jax.embedding_checks import check_embeddings, check_examples, check_results
-from bertflow_jax.errors import CheckpointError, InputError, shown
+from bertflow_jax.errors import CheckpointError, InputError
 from bertflow_jax.postprocess.affine_functions import (
     STEP_ROWS,
     affine_transform,
     by_rows,
+    iterable_of_batches,
     rank_of,
     single_parameters,
     times,
@@ -101,9 +102,8 @@ class AffineProcessor(HubFolder, SklearnApi):
     def fit_batches(self, batches: Iterable[np.ndarray]) -> Self:
         """Fit to embeddings that come in batches float[n, D], in the memory of one; as `fit`."""
         moments: Moments | None = None
-        if isinstance(batches, str | bytes) or not isinstance(batches, Iterable):
-            raise InputError(f"batches={shown(batches)}: must be an iterable of arrays float[n, D]")
-        for batch in batches:
+        self.set_params(**self.get_params(deep=False))  # also what was set since is checked
+        for batch in iterable_of_batches(batches):
             features = None if moments is None else len(moments.mean)
             rows = check_embeddings(batch, features, exact=True)
             moments = moments or Moments(rows.shape[1], diagonal=self.diagonal)

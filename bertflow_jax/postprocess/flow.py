@@ -160,6 +160,7 @@ class Flow(HubFolder, SklearnApi):
         embeddings = check_embeddings(embeddings)
         rows = check_examples(rows, len(embeddings))
         check_switch(progress, "progress")
+        self.set_params(**self.get_params(deep=False))  # also what was set since is checked
         # Imported here for the same reason as in `_glow`: optax and orbax.
         from bertflow_jax.training.fit import initial_state, prepare_data
         from bertflow_jax.training.loop import run_fit
