@@ -5,11 +5,14 @@ import pytest
 from encoder.conftest import write_bert
 
 from bertflow_jax import Flow, FlowConfig, SentenceEncoder, Standardize, TrainConfig, Whitening
+from bertflow_jax.encoder_spec import EncoderSpec
 from bertflow_jax.errors import BertFlowError, ConfigError, InputError
 from bertflow_jax.flow.glow import init_variables
 from bertflow_jax.hub_access import HubAccess
 from bertflow_jax.integrations.hub import CardFields
 from bertflow_jax.integrations.hub_upload import Target
+from bertflow_jax.integrations.ray_spec import RayJob
+from bertflow_jax.integrations.senteval import cosine, make_batcher
 
 U = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)
 
@@ -210,3 +213,30 @@ def test_settings_of_a_flow_that_were_set_later_are_checked():
     for batches in (np.array(3), np.float32(3), "ab"):
         with pytest.raises(InputError, match=r"batches=.*must be an iterable"):
             Standardize().fit_batches(batches)
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=IDS)
+def test_what_a_job_on_ray_is_made_of(wrong):
+    """Bug: AttributeError of a spec or a column that is none, ValueError of 5,000 digits."""
+    whole = {"input": "in", "output": "out", "spec": EncoderSpec(encoder="mini_bert")}
+    fields = ("encoder", "workdir", "revision", "flow", "pooling", "dtype")
+    calls = {
+        **{n: lambda n=n: RayJob(**{**whole, n: wrong}).check() for n in ("spec", "workers")},
+        **{n: lambda n=n: RayJob(**whole, **{n: wrong}).check() for n in ("column", "on_overflow")},
+        **{n: lambda n=n: EncoderSpec(**{"encoder": "x", n: wrong}).check() for n in fields[2:]},
+        **{n: lambda n=n: EncoderSpec(**{n: wrong}).check() for n in fields[:2]},
+    }
+    said_of(calls, set(calls))
+
+
+def test_arrays_of_no_dimension_for_senteval(encoder):
+    """Bug: TypeError: iteration over a 0-d array; a tensor with a gradient has no cosine."""
+    prepare, batcher = make_batcher(encoder)
+    for call in (lambda: prepare(None, np.array(3)), lambda: batcher(None, np.array("a"))):
+        with pytest.raises(InputError, match="a list of sentences is expected, not ndarray"):
+            call()
+    with pytest.raises(InputError, match="sentence 0 is ndarray, not a list of words"):
+        batcher(None, [np.array("a")])
+    with pytest.raises(InputError, match="vectors are not an array of numbers"):
+        cosine([[1.0], [1.0, 2.0]], [1.0])
+    assert cosine([3.0, 4.0], np.array([3.0, 0.0])) == pytest.approx(0.6)
