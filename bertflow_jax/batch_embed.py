@@ -27,7 +27,7 @@ from bertflow_jax.data.batches import BatchShapes, TokenBatch, make_batches, slo
 from bertflow_jax.data.texts import check_text, iter_texts
 from bertflow_jax.data.tokens import OVERFLOW, TextTokenizer, TokenRows
 from bertflow_jax.encoder.embedding import unit_length
-from bertflow_jax.errors import ConfigError, InputError
+from bertflow_jax.errors import ConfigError, InputError, shown
 
 _log = logging.getLogger(__name__)
 EmbedFn = Callable[..., jax.Array]  # `SentenceEncoder.embed_fn`
@@ -108,8 +108,8 @@ class BatchEmbedder:
             not finite, and with on_overflow="error" a text that is too long.
           ConfigError: an unknown on_overflow.
         """
-        if on_overflow not in OVERFLOW:
-            raise ConfigError(f"on_overflow={on_overflow!r}: one of {', '.join(OVERFLOW)}")
+        if not isinstance(on_overflow, str) or on_overflow not in OVERFLOW:
+            raise ConfigError(f"on_overflow={shown(on_overflow)}: one of {', '.join(OVERFLOW)}")
         normalize = check_switch(normalize, "normalize")
         first_row = check_count(first_row, "first_row", 0)
         shapes = self.shapes(batch_size)

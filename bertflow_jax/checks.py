@@ -110,13 +110,14 @@ def parse_profile_steps(text: str, field: str) -> tuple[int, int] | None:
     found = re.fullmatch(r"\s*(\d{1,9})\s*:\s*(\d{1,9})\s*", text, re.ASCII)
     if found is None:
         raise ConfigError(
-            f"{field}={text!r}: must be START:STOP, two numbers of steps such as 10:15, or empty"
+            f"{field}={shown(text)}: must be START:STOP, two numbers of steps such as 10:15, "
+            "or empty"
         )
     start, stop = int(found[1]), int(found[2])
     if not start < stop <= start + _MOST_PROFILED:
         raise ConfigError(
-            f"{field}={text!r}: holds {stop - start} steps; it must hold 1 to {_MOST_PROFILED}, as "
-            f"{start}:{start + 5} does"
+            f"{field}={shown(text)}: holds {stop - start} steps; it must hold 1 to "
+            f"{_MOST_PROFILED}, as {start}:{start + 5} does"
         )
     return start, stop
 
@@ -131,7 +132,7 @@ def parse_step(text: str | int | None) -> int | str | None:
     if text is None or text == "best" or whole:
         return text
     if not isinstance(text, str):
-        raise ConfigError(f"--step={text!r}: must be the number of a step, or best")
+        raise ConfigError(f"--step={shown(text)}: must be the number of a step, or best")
     if not re.fullmatch(r"\d{1,10}", text.strip(), re.ASCII):
         raise ConfigError(f"--step={text}: must be the number of a step, or best")
     return int(text)

@@ -25,7 +25,7 @@ from bertflow_jax.batch_embed import BatchEmbedder
 from bertflow_jax.data.batches import pad
 from bertflow_jax.data.texts import check_text, iter_texts
 from bertflow_jax.digests import tree_digest
-from bertflow_jax.embed_functions import embedding_function, pure_of
+from bertflow_jax.embed_functions import check_both, embedding_function, pure_of
 from bertflow_jax.embed_saved import SavedEncoders
 from bertflow_jax.encoder.origin import check_origin
 from bertflow_jax.encoder.pretrained import Encoder
@@ -67,11 +67,7 @@ class SentenceEncoder(SavedEncoders, SentenceTransformersInterface, HubInterface
                 "SentenceEncoder.from_pretrained takes a folder or a Hub id, from_checkpoint a "
                 "workdir"
             )
-        if postprocess is not None and not isinstance(postprocess, PureTransform):
-            raise InputError(
-                f"postprocess is a PureTransform, not {type(postprocess).__name__}; "
-                "with_postprocess takes a fitted Flow, Whitening, ..."
-            )
+        check_both(postprocess, processor)
         self._postprocess = postprocess
         self.processor = processor
         params: dict[str, Any] = {"encoder": encoder.params}

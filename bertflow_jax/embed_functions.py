@@ -12,7 +12,7 @@ from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig
 from bertflow_jax.encoder.embedding import make_embed_fn
 from bertflow_jax.encoder.pooling import PoolingSpec
 from bertflow_jax.encoder.pretrained import Encoder
-from bertflow_jax.errors import InputError
+from bertflow_jax.errors import InputError, shown
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 
 
@@ -71,6 +71,20 @@ def pure_of(processor: PostProcessor, dimension: int) -> PureTransform:
                 "a number that is not finite; fit it anew"
             )
     return pure
+
+
+def check_both(postprocess: object, processor: object) -> None:
+    """Raise InputError unless they may be the function of an encoder, and what it is made from."""
+    if postprocess is not None and not isinstance(postprocess, PureTransform):
+        raise InputError(
+            f"postprocess is a PureTransform, not {type(postprocess).__name__}; "
+            "with_postprocess takes a fitted Flow, Whitening, ..."
+        )
+    if processor is not None and (postprocess is None or not hasattr(processor, "pure")):
+        raise InputError(
+            f"processor={shown(processor)}: must be what postprocess was made from; "
+            "with_postprocess sets both"
+        )
 
 
 def _shown(processor: object) -> str:

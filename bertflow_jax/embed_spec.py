@@ -12,7 +12,7 @@ from bertflow_jax.data.tokens import OVERFLOW
 from bertflow_jax.embed_index import index_is_ours
 from bertflow_jax.embed_partial import partial_folder, refuse_others_files
 from bertflow_jax.embed_parts import INDEX
-from bertflow_jax.errors import ConfigError, InputError, WorkdirError
+from bertflow_jax.errors import ConfigError, InputError, WorkdirError, shown
 from bertflow_jax.output_locks import LOCK, lock_of, refuse_foreign_lock
 from bertflow_jax.output_places import output_folder, refuse_link
 from bertflow_jax.paths import file_kind, output_path
@@ -52,7 +52,7 @@ class EmbedJob:
     def __post_init__(self) -> None:
         """Raise a BertFlowError for what is no input or no path; an output may be a str too."""
         if not isinstance(self.rows, RowFile):
-            raise InputError(f"rows={self.rows!r}: must be what open_rows returns")
+            raise InputError(f"rows={shown(self.rows)}: must be what open_rows returns")
         if not str(self.output).strip():
             raise ConfigError("--output is blank; name a .npy or .parquet file, or a folder")
         object.__setattr__(self, "output", output_path(self.output, "--output"))

@@ -107,8 +107,15 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
             f"{name} are a sparse matrix; give a dense one (x.toarray()): centring would fill it "
             "anyway"
         )
+    if hasattr(values, "as_py"):  # of pyarrow's scalars that of a text would be taken for bytes
+        values = values.as_py()
     parts = _types(values)
     _refuse_masks(parts, name)
+    if _any(parts, bytes, bytearray, memoryview):
+        raise InputError(
+            f"{name} must be a numeric array, not {type(values).__name__}: bytes are not taken for "
+            "numbers; numpy.frombuffer makes an array of them"
+        )
     try:
         array = np.asarray(_detached(values))
     except (TypeError, ValueError, RuntimeError) as error:  # PyTorch raises all three
@@ -160,16 +167,19 @@ def _is_exact(integer: int) -> bool:
 def _detached(values: Any) -> Any:
     """Return tensors, also those in a list, as arrays: off their device and without gradient."""
     if isinstance(values, list | tuple):
-        return (
-            [_detached(v) for v in values] if any(hasattr(v, "detach") for v in values) else values
-        )
-    if not hasattr(values, "detach"):
+        return [_detached(v) for v in values] if any(map(_is_tensor, values)) else values
+    if not _is_tensor(values):
         return values
     tensor = values.detach().cpu()
     try:
         return tensor.numpy()
     except TypeError:  # bfloat16 and smaller ones, which NumPy has not; float32 holds them all
         return tensor.float().numpy()
+
+
+def _is_tensor(value: Any) -> bool:
+    # Files have a `detach` too, which closes them.
+    return hasattr(value, "detach") and hasattr(value, "cpu")
 
 
 def _types(values: Any) -> set[type]:

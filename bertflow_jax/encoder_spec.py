@@ -1,10 +1,11 @@
 """Which encoder a command or a worker loads; JAX is imported when it is loaded, not before."""
 
 import dataclasses
+import os
 from typing import TYPE_CHECKING, Any
 
 from bertflow_jax.checks import ENCODER_SETTINGS, check_encoder_settings, parse_step
-from bertflow_jax.errors import ConfigError
+from bertflow_jax.errors import ConfigError, shown
 from bertflow_jax.paths import user_path
 from bertflow_jax.remote.address import remote_address
 
@@ -42,6 +43,8 @@ class EncoderSpec:
             raise ConfigError("give either --workdir=DIR (a run of train.py) or --encoder=PATH")
         for name in ("workdir", "encoder", "revision", "flow", "pooling", "dtype"):
             value = getattr(self, name)
+            if not isinstance(value, str | os.PathLike | None):
+                raise ConfigError(f"{name}={shown(value)}: must be a path or a name, as a str")
             if value is not None and not str(value).strip():
                 raise ConfigError(f"--{name} is blank; give it a value, or leave it out")
         if self.workdir is not None:
@@ -85,4 +88,4 @@ def _absolute(value: str, name: str) -> str:
     if remote_address(value, name) is not None:
         return value
     path = user_path(value, name)
-    return str(path.absolute()) if path.exists() else value
+    return str(path.absolute()) if os.path.exists(path) else value

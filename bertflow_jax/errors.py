@@ -87,7 +87,9 @@ def shown(value: object) -> str:
     if isinstance(shape, tuple) and shape:  # of an array of any library
         return f"{type(value).__name__} of shape {list(shape)}"
     try:
-        text = " ".join(repr(value).split())
+        text = repr(value)
+        if not isinstance(value, str):  # of which a repr is on one line, and blanks count
+            text = " ".join(text.split())
     except Exception:  # of a class of the caller's, or an integer of too many digits
         return f"<{type(value).__name__}>"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

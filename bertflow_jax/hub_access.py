@@ -10,7 +10,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertflow_jax.errors import DataNotFoundError, InputError
+from bertflow_jax.checks import check_switch
+from bertflow_jax.errors import DataNotFoundError, InputError, shown
 from bertflow_jax.hub_errors import (
     LOG_IN,
     broken_download,
@@ -46,8 +47,7 @@ class HubAccess:
           ConfigError: a cache_dir that is no path.
         """
         _check_token(self.token, "token")
-        if not isinstance(self.local_files_only, bool):
-            raise InputError(f"local_files_only={self.local_files_only!r}: must be True or False")
+        check_switch(self.local_files_only, "local_files_only")
         if self.cache_dir is not None:
             folder = user_path(self.cache_dir, "cache_dir")
             if not os.fspath(self.cache_dir).strip():  # of which Path makes "."
@@ -99,11 +99,23 @@ def check_repo_id(repo_id: object, name: str) -> None:
     from huggingface_hub import errors, utils
 
     if not isinstance(repo_id, str):
-        raise InputError(f"{name}={repo_id!r}: must be a str such as 'you/your-model'")
+        raise InputError(f"{name}={shown(repo_id)}: must be a str such as 'you/your-model'")
     try:
         utils.validate_repo_id(repo_id)
     except errors.HFValidationError as error:
-        raise InputError(f"{name}={repo_id!r} is no Hub id: {first_line(error)}") from None
+        raise InputError(f"{name}={shown(repo_id)} is no Hub id: {first_line(error)}") from None
+
+
+def check_revision(revision: object) -> None:
+    """Raise InputError unless a value may name a branch, a tag or a commit, or is None."""
+    if revision is None:
+        return
+    # As git names them; what is beyond would be a path in the cache, or no URL.
+    named = _matches(r"[^\s~^:?*\[\\]{1,250}", revision) and str(revision).isprintable()
+    if not named or ".." in str(revision):
+        raise InputError(
+            f"revision={shown(revision)}: must be a branch, a tag or a commit, or be left out"
+        )
 
 
 def check_card_fields(
@@ -112,13 +124,13 @@ def check_card_fields(
     """Raise InputError for a licence, language or base model that no card can name."""
     if license is not None and not _matches(r"[a-z0-9][a-z0-9.+-]*", license):
         raise InputError(
-            f"license={license!r}: one of the Hub's identifiers is needed, such as apache-2.0, "
-            "mit, cc-by-4.0 or other"
+            f"license={shown(license)}: one of the Hub's identifiers is needed, such as "
+            "apache-2.0, mit, cc-by-4.0 or other"
         )
     for code in language:
         if not _matches(r"[a-z]{2,3}(-[A-Za-z0-9]+)*|code|multilingual", code):
             raise InputError(
-                f"language={code!r}: an ISO 639 code is needed, such as en, or multilingual"
+                f"language={shown(code)}: an ISO 639 code is needed, such as en, or multilingual"
             )
     if base_model is not None:
         check_repo_id(base_model, "base_model")
@@ -141,11 +153,12 @@ def fetch(
 
     Raises:
       DataNotFoundError: it cannot be had; the text says why and what to do.
-      InputError: a token that cannot be sent.
+      InputError: a token that cannot be sent, or a revision that is none.
     """
     from huggingface_hub import errors, snapshot_download
 
     access = access or HubAccess()
+    check_revision(revision)
     token = access.checked_token()
     try:
         folder = snapshot_download(
@@ -158,7 +171,7 @@ def fetch(
         )
     except errors.HFValidationError as error:
         raise DataNotFoundError(
-            f"folder not found, and not a Hub id: {repo!r} ({first_line(error)})"
+            f"folder not found, and not a Hub id: {shown(repo)} ({first_line(error)})"
         ) from None
     except errors.LocalEntryNotFoundError as error:
         # Raised too when the Hub answered with an error and the cache has nothing.

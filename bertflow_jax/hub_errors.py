@@ -3,7 +3,7 @@
 No text of these holds a token.
 """
 
-from bertflow_jax.errors import BertFlowError, HubError
+from bertflow_jax.errors import BertFlowError, HubError, shown
 
 LOG_IN = "log in with `hf auth login` or set HF_TOKEN"
 _BAD_CARD = "Invalid metadata in README.md"  # of huggingface_hub's ValueError
@@ -20,7 +20,7 @@ def not_cached(repo: str, revision: str | None, cache: str, local_files_only: bo
         why = "HF_HUB_OFFLINE is set"
     else:
         why = f"{constants.ENDPOINT} cannot be reached"
-    what = "it" if revision is None else f"its revision {revision!r}"
+    what = "it" if revision is None else f"its revision {shown(revision)}"
     bundled = "; the bundled encoder is mini_bert" if "/" not in repo else ""
     return (
         f"Hub id {repo!r}: {why}, and {what} is not complete in the cache {cache}; no folder here "
@@ -46,7 +46,9 @@ def refusal(repo: str, error: Exception, revision: str | None = None) -> str:
     response, status = getattr(error, "response", None), status_of(error)
     place = f"Hub id {repo!r}"
     if isinstance(error, errors.RevisionNotFoundError):
-        return f"{place} has no revision {revision!r}; name one of its branches, tags or commits"
+        return (
+            f"{place} has no revision {shown(revision)}; name one of its branches, tags or commits"
+        )
     if isinstance(error, errors.GatedRepoError):
         return (
             f"{place} is gated ({constants.ENDPOINT} answered {status}): accept its terms on "
@@ -122,4 +124,4 @@ def upload_error(
 
 def first_line(error: Exception) -> str:
     """Return the first line of an error's text."""
-    return (str(error).strip().splitlines() or [""])[0].rstrip(". ")
+    return (str(error).strip().splitlines() or [""])[0][:500].rstrip(". ")

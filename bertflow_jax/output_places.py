@@ -34,11 +34,11 @@ def output_folder(folder: str | os.PathLike[str], flag: str = "--output") -> Pat
       WorkdirError: blank, a file, below a file, or not writable; it, or a folder above it, is a
         link in a circle or to nothing, or holds the checkpoints of a run; names `flag`.
     """
+    path = user_path(folder, flag).absolute()
     if not str(folder).strip():
         raise WorkdirError(f"{flag} is blank; name a folder")
     if "://" in str(folder):
         raise WorkdirError(f"{flag}={folder} is no folder of this machine, and no other is written")
-    path = user_path(folder, flag).absolute()
     if os.path.isfile(path):
         raise WorkdirError(f"{flag}={folder} is a file; name a folder")
     check_ways(path, f"{flag}={folder}")

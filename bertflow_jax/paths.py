@@ -16,7 +16,7 @@ def user_path(path: str | os.PathLike[str], name: str) -> Path:
       name: of the flag, field or argument it comes from, for the message.
 
     Raises:
-      ConfigError: no path at all, `-`, one with a zero byte, or `~user` of an unknown user.
+      ConfigError: no path at all, `-`, one that no file can have, or `~user` of an unknown user.
     """
     if isinstance(path, str) and path == "-":
         raise ConfigError(
@@ -34,8 +34,14 @@ def user_path(path: str | os.PathLike[str], name: str) -> Path:
             f"{name}={path}: the home folder that ~ stands for is not known; write the path out "
             "(./~ for a name that starts with ~)"
         ) from error
+    try:
+        os.fsencode(expanded)
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            f"{name}={shown(path)}: a path cannot hold half of a surrogate pair"
+        ) from error
     if "\0" in str(expanded):
-        raise ConfigError(f"{name}={path!r}: a path cannot hold a zero byte")
+        raise ConfigError(f"{name}={shown(path)}: a path cannot hold a zero byte")
     return expanded
 
 

@@ -13,7 +13,7 @@ from bertflow_jax.checks import check_count
 from bertflow_jax.config import Config
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.origin import encoder_origin
-from bertflow_jax.errors import CheckpointError, DataNotFoundError, InputError
+from bertflow_jax.errors import CheckpointError, DataNotFoundError, InputError, shown
 from bertflow_jax.flow.glow import init_variables
 from bertflow_jax.paths import file_kind, user_path
 from bertflow_jax.postprocess.flow import Flow
@@ -124,7 +124,7 @@ def _objective(
     """Return the config of a run, the step to restore (None: the newest good one) and the best."""
     step = _best_step(store) if asked == "best" else asked
     if isinstance(step, str):
-        raise InputError(f"step={step!r}: must be the number of a step, or 'best'")
+        raise InputError(f"step={shown(step)}: must be the number of a step, or 'best'")
     records = store.newest_good(store.records, step)
     config = _flow_config(records, place)
     return config, step, (records.state.get("best") or {}).get("step")

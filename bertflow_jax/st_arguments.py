@@ -23,7 +23,7 @@ import jax
 import numpy as np
 
 from bertflow_jax.checks import check_count, check_switch
-from bertflow_jax.errors import InputError
+from bertflow_jax.errors import InputError, shown
 from bertflow_jax.unit_rows import unit_rows
 
 _log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ def _translate(
             raise InputError(_unknown(name, [*own, *_NAMES]))
         if target in source:
             raise InputError(
-                f"{name}={_short(value)}: {target} was given {source[target]} already, and is the "
+                f"{name}={shown(value)}: {target} was given {source[target]} already, and is the "
                 "same argument"
             )
         source[target], given[target] = f"as {name}", value
@@ -97,15 +97,18 @@ def _translate(
 def _check_neutral(name: str, value: object) -> None:
     if name == "device":
         platform = jax.default_backend()
-        if value is not None and _PLATFORMS.get(str(value), str(value)) != platform:
+        named = getattr(value, "type", value)  # of a torch.device
+        if isinstance(named, str):
+            named = _PLATFORMS.get(named, named)
+        if value is not None and not _is(named, platform):
             raise InputError(
-                f"device={value!r}: the device is JAX's choice for the whole process, {platform} "
-                "here; set the environment variable JAX_PLATFORMS before it starts"
+                f"device={shown(value)}: the device is JAX's choice for the whole process, "
+                f"{platform} here; set the environment variable JAX_PLATFORMS before it starts"
             )
     elif name != "task":
         neutral, instead = _NEUTRAL[name]
-        if not any(value is word or value == word for word in neutral):
-            raise InputError(f"{name}={_short(value)} is not supported: {instead}")
+        if not any(_is(value, word) for word in neutral):
+            raise InputError(f"{name}={shown(value)} is not supported: {instead}")
 
 
 def _unknown(name: str, known: list[str]) -> str:
@@ -114,9 +117,9 @@ def _unknown(name: str, known: list[str]) -> str:
     return f"unknown argument {name!r}; {hint}"
 
 
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _is(value: object, word: object) -> bool:
+    """Return whether a value is a word, or None; nothing is asked of an array's own `==`."""
+    return value is word or (isinstance(value, str) and value == word)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,7 +29,7 @@ from bertflow_jax.data.tokenizer_files import (
     write_tokenizer,
 )
 from bertflow_jax.data.vocabulary import check_size
-from bertflow_jax.errors import BertFlowWarning, ConfigError, InputError
+from bertflow_jax.errors import BertFlowWarning, ConfigError, InputError, shown
 
 OVERFLOW = ("warn", "error", "ignore")  # what may be done about texts that are cut
 _CHARACTERS = 8  # a token, of a long text that is looked at first: more than words have
@@ -216,7 +216,7 @@ def _max_length(user: int | None, folder: int | None, tokenizer: int | None, tab
         user = check_max_length(user)
         if user > table:
             raise ConfigError(
-                f"max_length={user} is beyond the encoder's position table of {table} rows"
+                f"max_length={shown(user)} is beyond the encoder's position table of {table} rows"
             )
         if tokenizer is not None and user > tokenizer:
             warnings.warn(
@@ -231,5 +231,7 @@ def _max_length(user: int | None, folder: int | None, tokenizer: int | None, tab
 def check_max_length(value: object) -> int:
     """Return a caller's max_length; raises ConfigError unless it is an integer >= 3."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 3:
-        raise ConfigError(f"max_length={value!r} must be an integer >= 3: [CLS], a token, [SEP]")
+        raise ConfigError(
+            f"max_length={shown(value)} must be an integer >= 3: [CLS], a token, [SEP]"
+        )
     return int(value)

@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 
 from bertflow_jax.encoder.st_files import ST_TRANSFORMER
-from bertflow_jax.errors import DataNotFoundError, InputError
-from bertflow_jax.hub_access import HubAccess, fetch
+from bertflow_jax.errors import DataNotFoundError, InputError, shown
+from bertflow_jax.hub_access import HubAccess, check_revision, fetch
 from bertflow_jax.paths import user_path
 
 MINI_BERT = "mini_bert"
@@ -67,10 +67,7 @@ def resolve_folder(
     InputError for arguments of the wrong form.
     """
     access = HubAccess(token, cache_dir, local_files_only)
-    if revision is not None and not (isinstance(revision, str) and revision.strip()):
-        raise InputError(
-            f"revision={revision!r}: must be a branch, a tag or a commit, or be left out"
-        )
+    check_revision(revision)
     folder = user_path(path_or_hub_id, "encoder")
     name = os.fspath(path_or_hub_id)
     if not name.strip():
@@ -102,7 +99,9 @@ def check_encoder_name(name: str) -> None:
     try:
         utils.validate_repo_id(name)
     except errors.HFValidationError as error:
-        raise DataNotFoundError(f"folder not found, and not a Hub id: {name!r} ({error})") from None
+        raise DataNotFoundError(
+            f"folder not found, and not a Hub id: {shown(name)} ({error})"
+        ) from None
 
 
 def looks_local(name: str) -> bool:

@@ -38,7 +38,7 @@ import jax
 import jax.numpy as jnp
 
 from bertflow_jax.encoder.layers import product
-from bertflow_jax.errors import ConfigError
+from bertflow_jax.errors import ConfigError, shown
 
 POOLING_NAMES = (
     "mean, cls, pooler, max, lastN (as last2), first_last, embedding_last, layers=(i,j,...); "
@@ -101,7 +101,7 @@ def parse_pooling(name: str, num_layers: int) -> PoolingSpec:
     simple = {"avg": "mean", "released-cls": "pooler"}.get(base, base)
     if simple in _TOKENS:
         if words:
-            raise ConfigError(f"pooling {name!r}: nothing may follow {simple!r}")
+            raise ConfigError(f"pooling {shown(name)}: nothing may follow {simple!r}")
         return PoolingSpec((num_layers,), tokens=simple)
     layers = _layers(base, num_layers, name)
     tokens = [word for word in words if word in ("mean", "cls", "max")]
@@ -112,7 +112,7 @@ def parse_pooling(name: str, num_layers: int) -> PoolingSpec:
 
 
 def _unknown(name: object) -> ConfigError:
-    return ConfigError(f"unknown pooling {name!r}; the names are: {POOLING_NAMES}")
+    return ConfigError(f"unknown pooling {shown(name)}; the names are: {POOLING_NAMES}")
 
 
 def _layers(base: str, num_layers: int, name: str) -> tuple[int, ...]:
@@ -139,7 +139,7 @@ def _count(match: re.Match[str], num_layers: int, name: str) -> int:
     # The length first: Python refuses to read thousands of digits.
     count = int(match.group(1)[:9])
     if count > num_layers:
-        raise ConfigError(f"pooling {name!r}: the encoder has only {num_layers} layers")
+        raise ConfigError(f"pooling {shown(name)}: the encoder has only {num_layers} layers")
     return count
 
 
@@ -150,14 +150,14 @@ def _listed_layers(listed: str, num_layers: int, name: str) -> tuple[int, ...]:
         raise _unknown(name) from None
     layers = tuple(n + num_layers + 1 if n < 0 else n for n in numbers)
     if not layers:
-        raise ConfigError(f"pooling {name!r}: names no layer")
+        raise ConfigError(f"pooling {shown(name)}: names no layer")
     if any(not 0 <= layer <= num_layers for layer in layers):
         raise ConfigError(
-            f"pooling {name!r}: layers go from 0 (embedding output) to {num_layers} (last); "
+            f"pooling {shown(name)}: layers go from 0 (embedding output) to {num_layers} (last); "
             f"-1 is the last, {-num_layers - 1} the embedding output"
         )
     if len(set(layers)) != len(layers):
-        raise ConfigError(f"pooling {name!r}: a layer is listed twice")
+        raise ConfigError(f"pooling {shown(name)}: a layer is listed twice")
     return layers
 
 

@@ -24,7 +24,7 @@ from bertflow_jax.encoder.hub import resolve_folder
 from bertflow_jax.encoder.own_settings import check_own_settings
 from bertflow_jax.encoder.pooling import POOLING_NAMES, PoolingSpec, parse_pooling
 from bertflow_jax.encoder.usage import Usage, read_usage, write_usage
-from bertflow_jax.errors import ConfigError, WeightsError
+from bertflow_jax.errors import ConfigError, WeightsError, shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,9 @@ class Encoder:
     def __post_init__(self) -> None:
         """Refuse a dtype or a pooling that this encoder cannot have."""
         if self.dtype not in COMPUTE_DTYPES:
-            raise ConfigError(f"dtype={self.dtype!r}: one of {', '.join(COMPUTE_DTYPES)} is needed")
+            raise ConfigError(
+                f"dtype={shown(self.dtype)}: one of {', '.join(COMPUTE_DTYPES)} is needed"
+            )
         if self.pooling.tokens == "pooler" and "pooler" not in self.params:
             raise WeightsError(
                 "pooling 'pooler' needs pooler.dense.weight and pooler.dense.bias, which the "
@@ -164,12 +166,12 @@ def check_settings(
 ) -> None:
     """Raise ConfigError for a wrong type, and for what would count as not given."""
     if do_lower_case is not None and not isinstance(do_lower_case, bool):
-        raise ConfigError(f"do_lower_case={do_lower_case!r}: must be True, False or None")
+        raise ConfigError(f"do_lower_case={shown(do_lower_case)}: must be True, False or None")
     if pooling is not None and not isinstance(pooling, str):
-        raise ConfigError(f"unknown pooling {pooling!r}; the names are: {POOLING_NAMES}")
+        raise ConfigError(f"unknown pooling {shown(pooling)}; the names are: {POOLING_NAMES}")
     if pooling is not None and not pooling.strip():
         raise ConfigError("pooling is blank; name one, or leave it out")
     if max_length is not None:
         check_max_length(max_length)
     if not isinstance(dtype, str):
-        raise ConfigError(f"dtype={dtype!r}: one of {', '.join(COMPUTE_DTYPES)} is needed")
+        raise ConfigError(f"dtype={shown(dtype)}: one of {', '.join(COMPUTE_DTYPES)} is needed")

@@ -14,7 +14,7 @@ from bertflow_jax.data.json_files import is_there, read_json_object_if_present, 
 from bertflow_jax.data.texts import iter_texts
 from bertflow_jax.encoder.folder import OWN_SETTINGS
 from bertflow_jax.encoder.st_files import read_modules
-from bertflow_jax.errors import BertFlowWarning, ConfigError, InputError
+from bertflow_jax.errors import BertFlowWarning, ConfigError, InputError, shown
 
 _FILE = "config_sentence_transformers.json"
 _ALWAYS = ("query", "document")  # prompts that sentence-transformers knows as "" in every folder
@@ -49,16 +49,18 @@ class Usage:
             tokens of a prompt out of its pooling.
         """
         if text is not None and name is not None:
-            raise InputError(f"prompt={text!r} and prompt_name={name!r}: give one of them")
+            raise InputError(
+                f"prompt={shown(text)} and prompt_name={shown(name)}: give one of them"
+            )
         for value, what in ((text, "prompt"), (name, "prompt_name")):
             if value is not None and not isinstance(value, str):
-                raise InputError(f"{what}={value!r}: must be a str")
+                raise InputError(f"{what}={shown(value)}: must be a str")
         known = self.known_prompts
         name = self.default_prompt_name if name is None else name
         if text is None and name is not None and name not in known:
             raise InputError(
-                f"prompt_name={name!r}: this encoder has {', '.join(map(repr, known))}; give the "
-                "text itself as prompt"
+                f"prompt_name={shown(name)}: this encoder has {', '.join(map(repr, known))}; give "
+                "the text itself as prompt"
             )
         found = text if text is not None else "" if name is None else known[name]
         if found and not self.include_prompt:
@@ -125,7 +127,7 @@ def write_usage(folder: Path, usage: Usage) -> None:
 def _text(fields: Mapping[str, Any], name: str, path: Path) -> str | None:
     value = fields.get(name)
     if value is not None and not isinstance(value, str):
-        raise ConfigError(f"{path}: {name}={value!r} must be a str")
+        raise ConfigError(f"{path}: {name}={shown(value)} must be a str")
     return value
 
 
@@ -137,6 +139,6 @@ def _includes_prompt(folder: Path) -> bool:
     value = settings.get("include_prompt", True)
     if not isinstance(value, bool):
         raise ConfigError(
-            f"{modules[1][1] / 'config.json'}: include_prompt={value!r} must be true or false"
+            f"{modules[1][1] / 'config.json'}: include_prompt={shown(value)} must be true or false"
         )
     return value

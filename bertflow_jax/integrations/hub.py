@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertflow_jax.encoder.hub import MINI_BERT, looks_local
-from bertflow_jax.errors import DataNotFoundError, InputError
-from bertflow_jax.hub_access import HubAccess, check_repo_id, fetch
+from bertflow_jax.errors import DataNotFoundError, InputError, shown
+from bertflow_jax.hub_access import HubAccess, check_card_fields, check_repo_id, fetch
 from bertflow_jax.integrations.card_metrics import Metrics, check_same_model, read_metrics
 from bertflow_jax.integrations.hub_upload import PROCESSOR_FILES, Target, push_folder
 from bertflow_jax.integrations.model_card import Card, write_card
@@ -40,6 +40,16 @@ class CardFields:
     metrics: Metrics | None = None
     config: Mapping[str, Any] | None = None
     data: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Raise InputError for a field of a wrong type, or a value that the Hub refuses."""
+        for name in ("config", "data"):
+            value = getattr(self, name)
+            if value is not None and not (
+                isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+            ):
+                raise InputError(f"{name}={shown(value)}: must be a dict by names, or None")
+        check_card_fields(self.license, self._languages(), self.base_model)
 
     def card(self, encoder: "SentenceEncoder", repo_id: str | None) -> Card:
         """Return the card of an encoder.
@@ -77,12 +87,20 @@ class CardFields:
             **self._common(repo_id, self.config),
         )
 
+    def _languages(self) -> tuple[str, ...]:
+        if self.language is None or isinstance(self.language, str):
+            return () if self.language is None else (self.language,)
+        if not isinstance(self.language, list | tuple):
+            raise InputError(
+                f"language={shown(self.language)}: must be a code such as en, or several"
+            )
+        return tuple(self.language)
+
     def _common(self, repo_id: str | None, config: Mapping[str, Any] | None) -> dict[str, Any]:
-        language = (self.language,) if isinstance(self.language, str) else self.language or ()
         return {
             "repo_id": repo_id,
             "license": self.license,
-            "language": tuple(language),
+            "language": self._languages(),
             "base_model": self.base_model or _hub_id(config),
         }
 

@@ -13,9 +13,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bertflow_jax.checks import check_switch
 from bertflow_jax.encoder.hub import FOLDER_FILES
-from bertflow_jax.errors import HubError, InputError
-from bertflow_jax.hub_access import HubAccess, check_repo_id
+from bertflow_jax.errors import HubError, InputError, shown
+from bertflow_jax.hub_access import HubAccess, check_repo_id, check_revision
 from bertflow_jax.hub_errors import LOG_IN, upload_error
 from bertflow_jax.integrations.folder_names import CARD, CODE, is_ours
 from bertflow_jax.paths import user_path
@@ -72,8 +73,12 @@ class Target:
         from huggingface_hub import constants
 
         check_repo_id(self.repo_id, "repo_id")
-        if self.revision is not None and not self.revision.strip():
-            raise InputError("revision is blank; name a branch, or leave it out")
+        check_revision(self.revision)
+        if self.private is not None:
+            check_switch(self.private, "private")
+        check_switch(self.exist_ok, "exist_ok")
+        if not isinstance(self.commit_message, str | None):
+            raise InputError(f"commit_message={shown(self.commit_message)}: must be a str, or None")
         if constants.HF_HUB_OFFLINE:
             raise HubError(
                 f"Hub id {self.repo_id!r}: HF_HUB_OFFLINE is set, so nothing is uploaded: unset it"

@@ -22,7 +22,7 @@ import numpy as np
 from bertflow_jax.checks import check_count
 from bertflow_jax.data.texts import check_text, iter_texts
 from bertflow_jax.embed import SentenceEncoder
-from bertflow_jax.errors import BertFlowWarning, ConfigError, InputError, MissingPackageError
+from bertflow_jax.errors import BertFlowWarning, ConfigError, InputError, MissingPackageError, shown
 
 try:
     from mteb.models.abs_encoder import AbsEncoder
@@ -86,7 +86,7 @@ class MTEBEncoder(AbsEncoder):
         if batch_size is not None:
             check_count(batch_size, "batch_size", 1)
         if isinstance(languages, str):
-            raise ConfigError(f"languages={languages!r}: a list is needed, [{languages!r}]")
+            raise ConfigError(f"languages={shown(languages)}: a list is needed, ['eng-Latn']")
         self.model = encoder
         self.batch_size = batch_size
         prompts = {name: text for name, text in encoder.encoder.usage.prompts.items() if text}
@@ -194,7 +194,7 @@ def _default_name(encoder: SentenceEncoder, place: str | os.PathLike[str] = "enc
 
 def _full_name(name: object) -> str:
     if not isinstance(name, str) or not name.strip("/ "):
-        raise ConfigError(f"name={name!r}: a name such as 'organisation/model' is needed")
+        raise ConfigError(f"name={shown(name)}: a name such as 'organisation/model' is needed")
     return name if "/" in name else f"{_ORGANISATION}/{name}"
 
 
@@ -239,10 +239,10 @@ def _texts(inputs: Iterable[Mapping[str, Any]], task: str) -> Iterator[Any]:
 
 def _check_arguments(kwargs: Mapping[str, Any]) -> None:
     precision = kwargs.get("precision")
-    if precision not in (None, "float32"):
+    if precision is not None and not (isinstance(precision, str) and precision == "float32"):
         raise InputError(
-            f"encode_kwargs precision={precision!r}: the vectors are float32 and mteb would file "
-            "their score under another type; leave it out"
+            f"encode_kwargs precision={shown(precision)}: the vectors are float32 and mteb would "
+            "file their score under another type; leave it out"
         )
     unknown = sorted(set(kwargs) - set(_HEEDED))
     if unknown:

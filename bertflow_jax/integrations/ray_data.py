@@ -34,7 +34,7 @@ from typing import Any
 
 from bertflow_jax.checks import check_choice, check_count, check_switch
 from bertflow_jax.encoder_spec import EncoderSpec
-from bertflow_jax.errors import ConfigError, MissingPackageError
+from bertflow_jax.errors import ConfigError, MissingPackageError, shown
 from bertflow_jax.integrations.ray_worker import (
     EmbedSettings,
     EmbedTable,
@@ -68,7 +68,7 @@ class Workers:
         for name in ("num_cpus", "num_gpus"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-                raise ConfigError(f"{name}={value!r}: must be a number >= 0")
+                raise ConfigError(f"{name}={shown(value)}: must be a number >= 0")
         if self.num_gpus and (self.resources or {}).get("TPU"):
             raise ConfigError("a worker computes on GPUs or on TPUs: leave one of the two out")
         bounds = self.concurrency
@@ -79,7 +79,7 @@ class Workers:
         elif len(bounds) != 2 or check_count(bounds[0], "concurrency", 1) > check_count(
             bounds[1], "concurrency", 1
         ):
-            raise ConfigError(f"concurrency={bounds!r}: must be a number, or (least, most)")
+            raise ConfigError(f"concurrency={shown(bounds)}: must be a number, or (least, most)")
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables of a worker."""

@@ -7,6 +7,7 @@ from bertflow_jax.checks import check_choice, check_count
 from bertflow_jax.data.columns import shown
 from bertflow_jax.encoder_spec import EncoderSpec
 from bertflow_jax.errors import ConfigError, DataError
+from bertflow_jax.errors import shown as shown_value
 from bertflow_jax.integrations.ray_data import OVERFLOW, ROWS, Workers
 from bertflow_jax.integrations.ray_inputs import InputFile, Place, split_glob
 from bertflow_jax.integrations.ray_stages import HIDDEN
@@ -46,12 +47,16 @@ class RayJob:
 
     def check(self) -> None:
         """Raise a BertFlowError before anything is loaded."""
-        self.spec.check()
-        self.workers.check()
+        for name, kind in (("spec", EncoderSpec), ("workers", Workers)):
+            if not isinstance(getattr(self, name), kind):
+                raise ConfigError(
+                    f"{name}={shown_value(getattr(self, name))}: must be of type {kind.__name__}"
+                )
+            getattr(self, name).check()
         check_choice("on_overflow", self.on_overflow, OVERFLOW)
         check_count(self.rows_per_batch, "rows_per_batch", 1)
         for name in ("column", "output_column"):
-            if not getattr(self, name).strip():
+            if not isinstance(getattr(self, name), str) or not getattr(self, name).strip():
                 raise ConfigError(f"--{name} is blank; name a column")
 
     def kept(self, schema: Any) -> list[str]:

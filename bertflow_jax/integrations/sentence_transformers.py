@@ -40,6 +40,7 @@ from bertflow_jax.errors import (
     ConfigError,
     InputError,
     WorkdirError,
+    shown,
 )
 from bertflow_jax.integrations.folder_names import CARD, CODE
 from bertflow_jax.integrations.model_card import Card, has_other_card, remove_card, write_card
@@ -70,9 +71,11 @@ def save_folder(
       card: of README.md; None writes one only where sentence-transformers runs code.
 
     Raises:
-      InputError: a post-processor of a kind that no module can say.
+      InputError: a post-processor of a kind that no module can say, or no card.
       WorkdirError: a file cannot be written.
     """
+    if not isinstance(card, Card | None):
+        raise InputError(f"card={shown(card)}: must be a model_card.Card, or None")
     plain = st_has_pooling(encoder.pooling, encoder.config.num_hidden_layers)
     modules = [] if plain else [layer_pooling(encoder)]
     if encoder.normalize:

@@ -21,7 +21,8 @@ import numpy as np
 
 from bertflow_jax.checks import check_count, check_switch
 from bertflow_jax.embed import SentenceEncoder
-from bertflow_jax.errors import InputError
+from bertflow_jax.embedding_checks import as_numbers
+from bertflow_jax.errors import InputError, shown
 from bertflow_jax.evaluation.metrics import cosine_similarity
 
 _log = logging.getLogger(__name__)
@@ -81,7 +82,8 @@ def cosine(u: np.ndarray, v: np.ndarray) -> float:
     For SentEval's `params["similarity"]`. Its own cosine is float32: pairs of identical sentences,
     which tie at 1, come out as 1 +- 1e-7 and are ranked by that noise.
     """
-    return float(cosine_similarity(np.asarray(u)[None], np.asarray(v)[None])[0])
+    a, b = as_numbers(u, "vectors"), as_numbers(v, "vectors")
+    return float(cosine_similarity(a[None], b[None])[0])
 
 
 class _VectorTable:
@@ -119,14 +121,19 @@ class _VectorTable:
         return np.stack([fresh[t] if t in fresh else self._vectors[self._rows[t]] for t in texts])
 
 
+def _is_iterable(value: object) -> bool:
+    # An array of no dimension has the method, but holds nothing to walk over.
+    return isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0
+
+
 def _sentences(samples: Iterable[Sequence[Any]]) -> list[str]:
-    if isinstance(samples, str | bytes) or not isinstance(samples, Iterable):
+    if isinstance(samples, str | bytes) or not _is_iterable(samples):
         raise InputError(f"a list of sentences is expected, not {type(samples).__name__}")
     return [_sentence(words, row) for row, words in enumerate(samples)]
 
 
 def _sentence(words: Sequence[Any], row: int) -> str:
-    if not isinstance(words, list | tuple | np.ndarray):
+    if not isinstance(words, list | tuple | np.ndarray) or not _is_iterable(words):
         raise InputError(
             f"sentence {row} is {type(words).__name__}, not a list of words; split it first"
         )
@@ -138,7 +145,9 @@ def _word(word: Any, row: int) -> str:
         try:
             return word.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise InputError(f"sentence {row}: the word {word!r} is not UTF-8 ({error})") from error
+            raise InputError(
+                f"sentence {row}: the word {shown(word)} is not UTF-8 ({error})"
+            ) from error
     if not isinstance(word, str):
         raise InputError(f"sentence {row} holds {type(word).__name__} where words are needed")
     return word

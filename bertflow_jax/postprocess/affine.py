@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertflow_jax.embedding_checks import check_embeddings, check_examples, check_results
-from bertflow_jax.errors import CheckpointError, InputError, shown
+from bertflow_jax.errors import CheckpointError, InputError
 from bertflow_jax.postprocess.affine_functions import (
     STEP_ROWS,
     affine_transform,
     by_rows,
+    iterable_of_batches,
     rank_of,
     single_parameters,
     times,
@@ -24,6 +25,7 @@ from bertflow_jax.postprocess.base import PureTransform, normal_rows
 from bertflow_jax.postprocess.column_names import check_columns, column_names
 from bertflow_jax.postprocess.hub_folder import HubFolder
 from bertflow_jax.postprocess.moments import Moments
+from bertflow_jax.postprocess.saved_settings import entry, made_of, object_entry, shapes_entry
 from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
 from bertflow_jax.postprocess.storage import DAMAGE, Folder, unreadable
 
@@ -100,9 +102,8 @@ class AffineProcessor(HubFolder, SklearnApi):
     def fit_batches(self, batches: Iterable[np.ndarray]) -> Self:
         """Fit to embeddings that come in batches float[n, D], in the memory of one; as `fit`."""
         moments: Moments | None = None
-        if isinstance(batches, str | bytes) or not isinstance(batches, Iterable):
-            raise InputError(f"batches={shown(batches)}: must be an iterable of arrays float[n, D]")
-        for batch in batches:
+        self.set_params(**self.get_params(deep=False))  # also what was set since is checked
+        for batch in iterable_of_batches(batches):
             features = None if moments is None else len(moments.mean)
             rows = check_embeddings(batch, features, exact=True)
             moments = moments or Moments(rows.shape[1], diagonal=self.diagonal)
@@ -205,15 +206,12 @@ class AffineProcessor(HubFolder, SklearnApi):
         path = _FOLDER.find(folder, cls.name)
         try:
             described, arrays = _FOLDER.read(path)
-            kind = described["kind"]
+            name = _FOLDER.json_name
+            kind = entry(described, "kind", name)
             if kind != cls.name:
                 raise CheckpointError(f"{path} holds a {kind}, not a {cls.name}")
-            loaded = cls(**described["settings"])
-            expected = {
-                name: jax.ShapeDtypeStruct(tuple(shape), np.float64)
-                for name, shape in described["shapes"].items()
-            }
-            _FOLDER.check(path, described, arrays, expected)
+            loaded: Self = made_of(cls, object_entry(described, "settings", name), name)
+            _FOLDER.check(path, described, arrays, shapes_entry(described, name))
             loaded._mean, loaded._matrix, loaded._inverse = (
                 np.asarray(arrays[name], np.float64) for name in ("mean", "matrix", "inverse")
             )

@@ -1,6 +1,6 @@
 """The arithmetic of an affine map: rows in float64 on the host, or in float32 under jit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertflow_jax.embedding_checks import check_results
-from bertflow_jax.errors import InputError
+from bertflow_jax.errors import InputError, shown
 
 STEP_ROWS = 8192  # rows of one step: bounds the float64 copies
 
@@ -53,6 +53,17 @@ def single_parameters(
             "the embeddings to an ordinary size before the fit, or use transform"
         )
     return params
+
+
+def iterable_of_batches(batches: Any) -> Iterator[Any]:
+    """Return an iterator over batches; raises InputError for what holds none."""
+    wanted = "must be an iterable of arrays float[n, D]"
+    if isinstance(batches, str | bytes):
+        raise InputError(f"batches={shown(batches)}: {wanted}")
+    try:
+        return iter(batches)
+    except TypeError as error:  # also of an array of no dimension, which is an Iterable
+        raise InputError(f"batches={shown(batches)}: {wanted}") from error
 
 
 def times(rows: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:

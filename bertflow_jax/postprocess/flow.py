@@ -11,7 +11,6 @@ import numpy as np
 from bertflow_jax.checks import check_switch
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
 from bertflow_jax.embedding_checks import check_embeddings, check_examples
-from bertflow_jax.errors import InputError, shown
 from bertflow_jax.postprocess.base import PureTransform, normal_rows
 from bertflow_jax.postprocess.column_names import check_columns, column_names
 from bertflow_jax.postprocess.flow_folder import read_flow, write_flow
@@ -20,6 +19,8 @@ from bertflow_jax.postprocess.flow_functions import (
     compiled_flow,
     in_few_shapes,
     loaded_glow,
+    own_config,
+    own_record,
     pure_flow,
 )
 from bertflow_jax.postprocess.hub_folder import HubFolder
@@ -115,15 +116,13 @@ class Flow(HubFolder, SklearnApi):
         """Return a flow with these parameters (of `bertflow_jax.flow.glow.init_variables`).
 
         Raises:
-          InputError: no config, or variables of another flow than its.
+          InputError: no config, variables of another flow than its, or no record.
           ConfigError: a field has an impossible value, or D is too small for the levels.
         """
-        if not isinstance(config, FlowConfig):
-            raise InputError(f"config={shown(config)}: must be a FlowConfig")
-        flow = cls(dataclasses.replace(config), seed)
+        flow = cls(own_config(config), seed)
         check_variables(variables, flow.config, features)
         flow._variables, flow._features = variables, features
-        flow._fitted_on = None if fitted_on is None else dict(fitted_on)
+        flow._fitted_on = own_record(fitted_on)
         return flow
 
     def fit(self, embeddings: np.ndarray, y: object = None, *, progress: bool = False) -> Self:
@@ -161,6 +160,7 @@ class Flow(HubFolder, SklearnApi):
         embeddings = check_embeddings(embeddings)
         rows = check_examples(rows, len(embeddings))
         check_switch(progress, "progress")
+        self.set_params(**self.get_params(deep=False))  # also what was set since is checked
         # Imported here for the same reason as in `_glow`: optax and orbax.
         from bertflow_jax.training.fit import initial_state, prepare_data
         from bertflow_jax.training.loop import run_fit

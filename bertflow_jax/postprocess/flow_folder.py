@@ -8,7 +8,10 @@ from typing import Any
 import flax.traverse_util
 
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
+from bertflow_jax.config_fields import from_dict
+from bertflow_jax.errors import shown
 from bertflow_jax.postprocess.flow_functions import expected_variables
+from bertflow_jax.postprocess.saved_settings import entry
 from bertflow_jax.postprocess.storage import DAMAGE, Folder, unreadable
 
 _FOLDER = Folder("flow")
@@ -47,12 +50,16 @@ def read_flow(
     path = _FOLDER.find(folder, "flow")
     try:
         described, flat = _FOLDER.read(path)
-        config, seed = FlowConfig(**described["flow"]), described["seed"]
-        train = TrainConfig(**described["train"])
+        flow_fields, train_fields, seed, features = (
+            entry(described, name, _FOLDER.json_name)
+            for name in ("flow", "train", "seed", "features")
+        )
+        config = from_dict(FlowConfig, flow_fields, "flow.")
+        train = from_dict(TrainConfig, train_fields, "train.")
         Config(seed=seed, flow=config, train=train).validate()
-        features, fitted_on = described["features"], described.get("fitted_on")
+        fitted_on = described.get("fitted_on")
         if not isinstance(fitted_on, dict | None):
-            raise ValueError(f"fitted_on is {fitted_on!r}, not the record of an encoder")
+            raise ValueError(f"fitted_on is {shown(fitted_on)}, not the record of an encoder")
         # Else a damaged number of steps would be built before it is compared with the arrays.
         if config.levels * config.depth > len(flat):
             raise ValueError(

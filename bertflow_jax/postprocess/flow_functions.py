@@ -13,6 +13,7 @@ from bertflow_jax.checks import check_count
 from bertflow_jax.config import FlowConfig
 from bertflow_jax.embedding_checks import check_results
 from bertflow_jax.errors import InputError, shown
+from bertflow_jax.postprocess.expected_arrays import check_arrays
 
 _MOST = 2**31 - 1  # sizes on the device are int32
 _ROWS = 1024  # rows of one device call; shorter inputs are padded to a power of two
@@ -92,26 +93,37 @@ def expected_variables(config: FlowConfig, features: int) -> dict[str, jax.Shape
 
     Raises:
       ConfigError: an impossible config, or too few dimensions for its levels.
+      InputError: `features` is no number of dimensions.
     """
+    if check_count(features, "features", 1) > _MOST:
+        raise InputError(f"features={shown(features)}: must be at most {_MOST}")
     found = jax.eval_shape(lambda: loaded_glow().init_variables(config, features, 0))
     return flax.traverse_util.flatten_dict(found, sep="/")
+
+
+def own_config(config: Any) -> FlowConfig:
+    """Return a copy of a config; raises InputError for what is none."""
+    if not isinstance(config, FlowConfig):
+        raise InputError(f"config={shown(config)}: must be a FlowConfig")
+    return dataclasses.replace(config)
+
+
+def own_record(fitted_on: Any) -> dict[str, Any] | None:
+    """Return a copy of the record of an encoder, or None; raises InputError for what is none."""
+    if not isinstance(fitted_on, Mapping | None):
+        raise InputError(f"fitted_on={shown(fitted_on)}: must be the record of an encoder")
+    return None if fitted_on is None else dict(fitted_on)
 
 
 def check_variables(variables: Any, config: FlowConfig, features: int) -> None:
     """Raise InputError naming the first array that is not as `expected_variables` has it."""
     if not isinstance(variables, Mapping):
         raise InputError(f"variables={shown(variables)}: must be a dict of arrays")
-    if check_count(features, "features", 1) > _MOST:
-        raise InputError(f"features={shown(features)}: must be at most {_MOST}")
-    expected = expected_variables(config, features)
-    found = flax.traverse_util.flatten_dict(dict(variables), sep="/")
-    for name in sorted(set(expected) ^ set(map(str, found))):
-        state = "missing" if name in expected else "unexpected"
-        raise InputError(f"variables: {state} array {name!r} of a flow of this config")
-    for name, wanted in expected.items():
-        shape = np.shape(found[name])
-        if shape != wanted.shape:
-            raise InputError(
-                f"variables: {name!r} has shape {shape}, that of a flow of this config over "
-                f"{features} dimensions {wanted.shape}"
-            )
+    flat = flax.traverse_util.flatten_dict(dict(variables))
+    check_arrays(
+        {"/".join(map(str, path)): leaf for path, leaf in flat.items()},
+        expected_variables(config, features),
+        where="variables",
+        wanted_by=f"a flow of this config over {features} dimensions",
+        error=InputError,
+    )

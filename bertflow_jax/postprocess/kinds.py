@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from bertflow_jax.data.json_files import parse_json
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, InputError, shown
 from bertflow_jax.hub_access import HubAccess
 from bertflow_jax.paths import user_path
@@ -13,6 +12,7 @@ from bertflow_jax.postprocess.base import PostProcessor
 from bertflow_jax.postprocess.compose import Compose
 from bertflow_jax.postprocess.flow import Flow
 from bertflow_jax.postprocess.reduce import Reduce
+from bertflow_jax.postprocess.saved_settings import entry, read_described
 from bertflow_jax.postprocess.standardize import Center, Standardize
 from bertflow_jax.postprocess.storage import DAMAGE, described_in
 from bertflow_jax.postprocess.whitening import NATSV, Whitening
@@ -44,8 +44,7 @@ def load(folder: str | Path) -> PostProcessor:
         return Compose.load(path) if found == "compose" else Flow.load(path)
     file = path / "postprocess.json"
     try:
-        described: Any = parse_json(file.read_bytes())
-        kind = described["kind"]
+        kind: Any = entry(read_described(file), "kind", file.name)
     except DAMAGE as error:
         raise CheckpointError(f"{file} is not readable ({error})") from error
     if not isinstance(kind, str) or kind not in AFFINE:

@@ -117,7 +117,7 @@ class SklearnApi:
         unknown = sorted(set(params) - set(known))
         if unknown:
             raise ConfigError(
-                f"{type(self).__name__} has no parameter {unknown[0]!r}; it has "
+                f"{type(self).__name__} has no parameter {shown(unknown[0])}; it has "
                 f"{', '.join(known) or 'none'}"
             )
         own = {name: value for name, value in params.items() if "__" not in name}

@@ -16,11 +16,12 @@ import numpy as np
 from safetensors import SafetensorError
 
 from bertflow_jax.array_files import read_safetensors
-from bertflow_jax.data.json_files import parse_json, read_json_object
 from bertflow_jax.digests import tree_digest
-from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError, refusal
+from bertflow_jax.errors import CheckpointError, DataNotFoundError, WorkdirError, refusal, shown
 from bertflow_jax.output_places import refuse_link
 from bertflow_jax.paths import user_path
+from bertflow_jax.postprocess.expected_arrays import check_arrays
+from bertflow_jax.postprocess.saved_settings import entry, read_described
 from bertflow_jax.staging import files_together
 from bertflow_jax.text_output import write_text
 from bertflow_jax.weight_output import write_safetensors
@@ -72,9 +73,9 @@ def compose_steps(path: Path) -> int:
 
     Raises one of `DAMAGE` where it is not there or names none.
     """
-    count = parse_json((path / COMPOSE).read_bytes())["steps"]
+    count = entry(read_described(path / COMPOSE), "steps", COMPOSE)
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ValueError(f"steps is {count!r}, not a number >= 1")
+        raise ValueError(f"steps is {shown(count)}, not a number >= 1")
     return count
 
 
@@ -172,8 +173,8 @@ class Folder:
 
     def read(self, path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return settings and arrays; raises one of `DAMAGE` for files that cannot be read."""
-        described = read_json_object(path / self.json_name)
-        described["arrays_sha256"]  # a KeyError here is damage too
+        described = read_described(path / self.json_name)
+        entry(described, "arrays_sha256", self.json_name)
         return described, read_safetensors(path / self.arrays_name)
 
     def check(
@@ -185,23 +186,14 @@ class Folder:
     ) -> None:
         """Raise CheckpointError unless the arrays are the expected ones, finite and undamaged."""
         file = path / self.arrays_name
-        for name in sorted(set(expected) ^ set(arrays)):
-            state = "missing" if name in expected else "unexpected"
-            raise CheckpointError(
-                f"{file}: {state} array {name!r}, which {self.json_name} "
-                f"{'asks for' if name in expected else 'knows nothing of'}; save it anew"
-            )
-        for name, leaf in arrays.items():
-            if leaf.shape != expected[name].shape:
-                raise CheckpointError(
-                    f"{file}: {name!r} has shape {leaf.shape}, "
-                    f"the config says {expected[name].shape}"
-                )
-            if not np.isfinite(leaf).all():
-                raise CheckpointError(
-                    f"{file}: {name!r} holds a number that is not finite; save the {self.kind} "
-                    "again, or fit it anew"
-                )
+        check_arrays(
+            arrays,
+            expected,
+            where=str(file),
+            wanted_by=self.json_name,
+            error=CheckpointError,
+            advice=f"; save the {self.kind} again, or fit it anew",
+        )
         if tree_digest(dict(arrays)) != described["arrays_sha256"]:
             raise CheckpointError(
                 f"{file}: its arrays are not those {self.json_name} was written for"

@@ -62,7 +62,8 @@ def principal_axes(moments: Moments, k: int, name: str) -> tuple[NDArray[np.floa
 def _check_rank(k: int, rank: int, name: str) -> None:
     if k > rank:
         raise InputError(
-            f"{name}: k={k}, but the embeddings vary in {rank} direction(s) only; give k <= {rank}"
+            f"{name}: k={shown(k)}, but the embeddings vary in {rank} direction(s) only; give k <= "
+            f"{rank}"
         )
 
 

@@ -39,6 +39,8 @@ def remote_address(place: str | os.PathLike[str], flag: str) -> Address | None:
     Raises:
       WorkdirError: an address of another kind, without a folder, or with an impossible name.
     """
+    if not isinstance(place, str | os.PathLike):
+        return None  # and no path either, which is told where it is read
     text = str(place)
     found = _SCHEME.match(text)
     if found is None or ("://" not in text and not isinstance(place, os.PathLike)):

@@ -238,9 +238,15 @@ def test_parameters_that_are_not_finite(encoder, bad):
     variables = init_variables(config, 16, 0)
     broken = {**variables, "params": jax.tree.map(lambda x: x * bad + bad, variables["params"])}
     with pytest.raises(
+        InputError, match=r"variables: 'params/\S+ holds a number that is not finite"
+    ):
+        Flow.from_variables(config, broken, 16)
+    flow = Flow.from_variables(config, variables, 16)
+    flow._variables = broken  # as a fit that went wrong would leave them
+    with pytest.raises(
         InputError, match=r"the flow's params/\S+ holds a number that is not finite"
     ):
-        encoder.with_postprocess(Flow.from_variables(config, broken, 16))
+        encoder.with_postprocess(flow)
 
 
 @pytest.mark.parametrize("value", [None, "mini_bert", 5, {}], ids=repr)

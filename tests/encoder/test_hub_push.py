@@ -217,7 +217,7 @@ def test_a_push_that_cannot_be(hub, encoder, monkeypatch):
         return text
 
     assert "repo_id='a/b/c' is no Hub id" in refused("a/b/c")
-    assert "revision is blank" in refused(revision=" ")
+    assert "revision=' ': must be a branch" in refused(revision=" ")
     assert "'org/new' needs a token: log in with" in refused(token=False)
     assert "license='My Own'" in refused(license="My Own")
     assert "language='english'" in refused(language="english")

@@ -5,6 +5,7 @@ import json
 import jax
 import numpy as np
 import pytest
+from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bertflow_jax import (
     NATSV,
@@ -150,6 +151,22 @@ def test_variables_of_another_flow_are_refused(flow):
         Flow.from_variables(deep, flow.variables, 8)
     with pytest.raises(InputError, match="has shape"):
         Flow.from_variables(flow.config, flow.variables, 6)
+    flat = {k: np.asarray(v) for k, v in flatten_dict(flow.variables, sep="/").items()}
+    name = min(flat)
+    for leaf, said in (
+        (np.full_like(flat[name], np.nan), "holds a number that is not finite"),
+        (flat[name].astype(complex), "is no array of real numbers but"),
+        (flat[name].tolist(), "is no array of real numbers but"),
+        (flat[name].astype(object), "is no array of real numbers but"),
+    ):
+        wrong = unflatten_dict({**flat, name: leaf}, sep="/")
+        with pytest.raises(InputError, match=f"variables: '{name}' {said}"):
+            Flow.from_variables(flow.config, wrong, 8)
+    with pytest.raises(InputError, match=r"variables: \w+ array"):
+        Flow.from_variables(flow.config, {**flow.variables, 3: flat[name]}, 8)
+    for record in ("", [("a", 1)], U):  # of which dict() makes something, or not
+        with pytest.raises(InputError, match=r"fitted_on=.* must be the record of an encoder"):
+            Flow.from_variables(flow.config, flow.variables, 8, fitted_on=record)
     same = Flow.from_variables(flow.config, flow.variables, 8)
     np.testing.assert_array_equal(same.transform(U), flow.transform(U))
 
