@@ -13,7 +13,16 @@ from bertflow_jax.checkpoint import CheckpointStore, Records
 
 def make_files(folder: Path) -> None:
     """Write them into a folder that is there."""
-    for name in ("folder", "full", "site", "locked", "linked", "links", ".mine.npy.partial"):
+    for name in (
+        "folder",
+        "full",
+        "site",
+        "locked",
+        "linked",
+        "links",
+        "linked_run",
+        ".mine.npy.partial",
+    ):
         (folder / name).mkdir()
     _links(folder)
     (folder / "done" / "checkpoints" / "10" / "state").mkdir(parents=True)
@@ -90,7 +99,8 @@ def make_files(folder: Path) -> None:
 def _links(folder: Path) -> None:
     (folder / "linked" / ".lock").symlink_to("../one.txt")
     (folder / "circle").symlink_to("circle")
-    for name in ("results.json", "index.json", "postprocess.json", "metrics.jsonl", "table2.json"):
+    for name in ("results.json", "index.json", "postprocess.json", "table2.json"):
         (folder / "links" / name).symlink_to("../one.txt")
+    (folder / "linked_run" / "metrics.jsonl").symlink_to("../one.txt")
     (folder / "link.npy").symlink_to("one.txt")
     (folder / "link.png").symlink_to("none.png")
