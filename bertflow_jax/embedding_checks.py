@@ -120,6 +120,8 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
         array = np.asarray(_detached(values))
     except (TypeError, ValueError, RuntimeError) as error:  # PyTorch raises all three
         raise InputError(f"{name} are not an array of numbers: {error}") from error
+    if array.dtype.name.startswith(("bfloat", "float8")):  # JAX's; float32 holds them all
+        array = array.astype(np.float32)
     parts = {array.dtype.type, *(map(type, array.flat) if array.dtype.kind == "O" else ())}
     _refuse_masks(parts, name)
     if _any(parts, complex, np.complexfloating):

@@ -24,14 +24,23 @@ _CONTENTS = (
 )
 
 
+def is_gz(path: Path) -> bool:
+    """Whether a file is compressed by its name, in letters of any case."""
+    return path.suffix.lower() == ".gz"
+
+
+def unpacked_name(path: Path) -> Path:
+    """Return the name of what a `.gz` holds; any other name as it is."""
+    return Path(path.name[:-3] if is_gz(path) else path.name)
+
+
 def text_format(path: Path) -> str | None:
     """Return `txt`, `jsonl`, `tsv`, `csv` or `parquet` by a file's name; None where it says none.
 
     A name without an extension is of plain text. `.gz` is looked through, but for Parquet.
     """
-    name = path.name.removesuffix(".gz")
-    found = _FORMATS.get(Path(name).suffix.lower())
-    return None if found == "parquet" and name != path.name else found
+    found = _FORMATS.get(unpacked_name(path).suffix.lower())
+    return None if found == "parquet" and is_gz(path) else found
 
 
 def require_text_file(given: str, flag: str) -> None:

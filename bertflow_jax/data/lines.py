@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertflow_jax.data.file_names import refuse_other_content
+from bertflow_jax.data.file_names import is_gz, refuse_other_content
 from bertflow_jax.errors import BertFlowWarning, ConfigError, DataError, DataNotFoundError
 from bertflow_jax.paths import is_device
 
@@ -79,7 +79,7 @@ def iter_lines(path: Path, encoding: str = "utf-8", *, plain: bool = False) -> I
     check_encoding(encoding)
     number = 0
     with _readable(path):
-        opener: Any = gzip.open if path.suffix == ".gz" else open
+        opener: Any = gzip.open if is_gz(path) else open
         with (
             opener(path, "rb") as raw,
             io.TextIOWrapper(raw, _with_byte_order(path, raw, encoding), newline="\n") as file,
@@ -195,7 +195,7 @@ def _zero_byte(path: Path, line: int, encoding: str) -> DataError:
 
 def _read_bytes(path: Path) -> bytes:
     with _readable(path):
-        if path.suffix != ".gz":
+        if not is_gz(path):
             return path.read_bytes()
         most = max(_LEAST_BOMB, _MAX_RATIO * path.stat().st_size)
         data = bytearray()
@@ -224,9 +224,14 @@ def _readable(path: Path) -> Iterator[None]:
         raise DataNotFoundError(f"{path}: no such file; check the path") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         if "Not a gzipped file" in str(error):
-            raise DataError(
-                f"{path} is not gzip, though its name ends in .gz; rename it"
-            ) from error
+            with path.open("rb") as file:
+                begins = file.read(2) == b"\x1f\x8b"
+            what = (
+                "holds other bytes behind its compressed ones; compress the text again"
+                if begins
+                else "is not gzip, though its name ends in .gz; rename it"
+            )
+            raise DataError(f"{path} {what}") from error
         raise DataError(f"{path} is not a whole .gz file ({error}); download it again") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bertflow_jax.data import columns
+from bertflow_jax.data.file_names import unpacked_name
 from bertflow_jax.data.json_files import parse_json_line
 from bertflow_jax.data.lines import iter_lines
 from bertflow_jax.data.sts_files import Row
@@ -69,7 +70,7 @@ class PairColumns:
 
 def file_format(path: Path) -> str | None:
     """Return the format that a file's name says, None where it says none."""
-    return SUFFIXES.get(Path(path.name.removesuffix(".gz")).suffix.lower())
+    return SUFFIXES.get(unpacked_name(path).suffix.lower())
 
 
 def read_pairs(path: Path, kind: str, wanted: PairColumns, encoding: str) -> Iterator[Row]:

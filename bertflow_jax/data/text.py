@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bertflow_jax.config import DataConfig
 from bertflow_jax.data import columns, sts_files, sts_years
-from bertflow_jax.data.file_names import text_format
+from bertflow_jax.data.file_names import text_format, unpacked_name
 from bertflow_jax.data.glue import BINARY_TASKS, glue_source
 from bertflow_jax.data.glue_files import SPLITS
 from bertflow_jax.data.lines import digest, read_lines
@@ -128,7 +128,7 @@ def _format(path: Path, asked: str) -> str:
     kind = {"txt": "text", "tsv": "tsv", "csv": "csv"}.get(text_format(path) or "")
     if kind is None:
         raise ConfigError(
-            f"data.path={path}: {Path(path.name.removesuffix('.gz')).suffix} files are not read "
+            f"data.path={path}: {unpacked_name(path).suffix} files are not read "
             "for training; write one sentence a line into a .txt, or a table (.tsv, .csv). Where "
             "the lines of this file are sentences, set data.format=text"
         )

@@ -3,6 +3,7 @@
 import datetime
 import fractions
 
+import jax
 import numpy as np
 import pytest
 
@@ -108,6 +109,17 @@ def test_tensors(entries, dtype, form):
     if dtype == "float64":
         mean = Center().fit(tensor.detach() + 1e9 + 0.25).mean
         np.testing.assert_array_equal(mean, np.mean(ROWS, axis=0) + 1e9 + 0.25)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
+def test_short_floats_of_jax(entries, dtype):
+    """Bug: refused, where the same tensor of PyTorch was taken."""
+    values = jax.numpy.asarray(ROWS, getattr(jax.numpy, dtype))
+    for given in (values, np.asarray(values)):
+        mean = np.mean(np.asarray(values, np.float64), axis=0)
+        np.testing.assert_array_equal(Center().fit(given).mean, mean)
+        for entry in entries:
+            entry(given)
 
 
 def test_tensors_that_are_no_array(entries):

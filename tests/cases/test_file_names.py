@@ -142,6 +142,23 @@ def test_a_text_that_is_named_gz(tmp_path):
             read(path)
 
 
+def test_bytes_behind_a_gz_are_said(tmp_path):
+    """Bug: "is not gzip, though its name ends in .gz; rename it"."""
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress(LINES.encode()) + b"more")
+    for read in (read_lines, lambda path: list(iter_lines(path))):
+        with pytest.raises(DataError, match=r"a\.txt\.gz holds other bytes behind its compressed"):
+            read(path)
+
+
+@pytest.mark.parametrize("name", ["A.TXT.GZ", "a.Txt.gZ"])
+def test_gz_in_letters_of_any_case(tmp_path, name):
+    """Bug: A.TXT was text, and of A.TXT.GZ the format was not known."""
+    path = written(tmp_path / name, gzip.compress(LINES.encode()))
+    assert read_lines(path) == list(iter_lines(path)) == LINES.splitlines()
+    assert text_format(path) == "txt"
+
+
 def test_an_id_column_that_is_not_there_names_its_flag(tmp_path):
     """Bug: --column was blamed for what --id_column names."""
     rows = {"a.jsonl": '{"text": "a"}\n', "a.tsv": "text\tn\na\t1\n", "a.csv": "text,n\na,1\n"}
