@@ -23,7 +23,7 @@ from typing import NoReturn, TextIO
 import absl.logging
 from absl import app, flags
 
-from bertflow_jax.errors import BertFlowError, BertFlowWarning, ProcessLostError
+from bertflow_jax.errors import BertFlowError, BertFlowWarning, DataError, ProcessLostError
 from bertflow_jax.flag_errors import (
     config_places,
     given,
@@ -81,6 +81,10 @@ def take_command(commands: Mapping[str, str]) -> str:
 def run(main: Callable[[], None]) -> NoReturn:
     """Parse the command line into absl's FLAGS, call main() and exit."""
     steady_streams()
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        sys.exit(_report("the current folder was deleted; change to one that is there"))
     with heeded():
         app.run(lambda _: _call(main), flags_parser=_parse)
     raise AssertionError("absl's app.run always exits")
@@ -162,6 +166,8 @@ def _fail(error: BaseException) -> int:
     distributed = sys.modules.get("bertflow_jax.distributed")
     if distributed is not None:
         error = distributed.explained(error)
+    if isinstance(error, PermissionError) and error.filename is not None:
+        error = DataError(f"{os.fsdecode(error.filename)}: {error.strerror}")
     ours = isinstance(error, BertFlowError)
     code = _report(str(error)) if ours else 1
     if distributed is not None:

@@ -16,7 +16,8 @@ def user_path(path: str | os.PathLike[str], name: str) -> Path:
       name: of the flag, field or argument it comes from, for the message.
 
     Raises:
-      ConfigError: no path at all, `-`, one that no file can have, or `~user` of an unknown user.
+      ConfigError: no path at all, `-`, one that no file can have, `~user` of an unknown user, or
+        one that permissions forbid to look at.
     """
     if isinstance(path, str) and path == "-":
         raise ConfigError(
@@ -42,7 +43,25 @@ def user_path(path: str | os.PathLike[str], name: str) -> Path:
         ) from error
     if "\0" in str(expanded):
         raise ConfigError(f"{name}={shown(path)}: a path cannot hold a zero byte")
+    if _is_forbidden(expanded):
+        raise ConfigError(f"{name}={path} cannot be read: Permission denied")
     return expanded
+
+
+def _is_forbidden(path: Path) -> bool:
+    """Whether permissions hide what a path is of, which is then no reason to call it absent."""
+    try:
+        mode = os.stat(path).st_mode
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return stat.S_ISDIR(mode) and not may(path, os.R_OK | os.X_OK)
+
+
+def may(path: str | os.PathLike[str], what: int) -> bool:
+    """Whether this process may do something (os.R_OK, ...) with what is at a path."""
+    return os.access(path, what, effective_ids=os.access in os.supports_effective_ids)
 
 
 def file_kind(path: Path) -> str:
@@ -120,14 +139,19 @@ def default_cache_dir() -> Path:
     Raises:
       ConfigError: the user has no home folder, as in a container without a user of that number.
     """
-    base = os.environ.get("XDG_CACHE_HOME")
-    try:
-        return (Path(base) if base else Path.home() / ".cache") / "bertflow_jax"
-    except RuntimeError as error:
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # The specification has a relative one ignored, which would be another folder for every folder
+    # that a command is started in.
+    if base.is_absolute():
+        return base / "bertflow_jax"
+    home = Path(os.path.expanduser("~"))
+    # An empty HOME is the root of the file system to expanduser.
+    if not (os.environ.get("HOME", "unset") and home.is_absolute() and os.path.isdir(home)):
         raise ConfigError(
             "the home folder, where computed things are kept, is not known; set XDG_CACHE_HOME, or "
-            "HOME, to a folder"
-        ) from error
+            "HOME, to a folder by its absolute path"
+        )
+    return home / ".cache" / "bertflow_jax"
 
 
 def compilation_cache_dir() -> Path | None:
