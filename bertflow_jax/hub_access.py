@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bertflow_jax.errors import DataNotFoundError, InputError
+from bertflow_jax.hub_cache import bad_reference, check_revision, check_snapshot, reference
 from bertflow_jax.hub_errors import (
     LOG_IN,
     broken_download,
@@ -141,11 +142,13 @@ def fetch(
 
     Raises:
       DataNotFoundError: it cannot be had; the text says why and what to do.
-      InputError: a token that cannot be sent.
+      DataError: a file in the cache is not what was downloaded.
+      InputError: a token that cannot be sent, or a revision of another form.
     """
     from huggingface_hub import errors, snapshot_download
 
     access = access or HubAccess()
+    check_revision(revision)
     token = access.checked_token()
     try:
         folder = snapshot_download(
@@ -165,11 +168,17 @@ def fetch(
         cause = error.__cause__
         if isinstance(cause, Exception) and status_of(cause) is not None:
             raise DataNotFoundError(refusal(repo, cause, revision)) from None
+        commit = reference(repo, revision, access.cache)
         raise DataNotFoundError(
-            not_cached(repo, revision, access.cache, access.local_files_only)
+            not_cached(repo, revision, access.cache, access.local_files_only, commit)
         ) from None
     except errors.HfHubHTTPError as error:
         raise DataNotFoundError(refusal(repo, error, revision)) from None
+    except UnicodeDecodeError:  # of the file below refs/
+        raise bad_reference(repo, revision, access.cache) from None
     except (errors.HTTPError, OSError) as error:
+        reference(repo, revision, access.cache)
         raise DataNotFoundError(broken_download(repo, error, access.cache, token)) from None
-    return Path(folder)
+    found = Path(folder)
+    check_snapshot(repo, revision, access.cache, found, patterns)
+    return found

@@ -12,6 +12,7 @@ from pathlib import Path
 from bertflow_jax.encoder.st_files import ST_TRANSFORMER
 from bertflow_jax.errors import DataNotFoundError, InputError
 from bertflow_jax.hub_access import HubAccess, fetch
+from bertflow_jax.hub_cache import check_revision
 from bertflow_jax.paths import user_path
 
 MINI_BERT = "mini_bert"
@@ -63,14 +64,12 @@ def resolve_folder(
       cache_dir: see token.
       local_files_only: see token.
 
-    Raises DataNotFoundError for a missing folder or a Hub id that cannot be had, saying why, and
-    InputError for arguments of the wrong form.
+    Raises DataNotFoundError for a missing folder or a Hub id that cannot be had, saying why,
+    DataError for a file of the cache that is not what was downloaded, and InputError for arguments
+    of the wrong form.
     """
     access = HubAccess(token, cache_dir, local_files_only)
-    if revision is not None and not (isinstance(revision, str) and revision.strip()):
-        raise InputError(
-            f"revision={revision!r}: must be a branch, a tag or a commit, or be left out"
-        )
+    check_revision(revision)
     folder = user_path(path_or_hub_id, "encoder")
     name = os.fspath(path_or_hub_id)
     if not name.strip():
