@@ -19,7 +19,7 @@ def first_bytes(path: Path) -> bytes:
     except OSError as error:
         raise WeightsError(f"{path} cannot be read ({error.strerror or error})") from error
     if not start:
-        raise WeightsError(f"{path} is empty; download it again")
+        raise WeightsError(f"{path} is empty; {_again(path)}")
     if start.startswith(LFS_POINTER):
         raise WeightsError(
             f"{path} is a git-lfs pointer, not the weights; run `git lfs pull` in its repository"
@@ -27,15 +27,24 @@ def first_bytes(path: Path) -> bytes:
     return start
 
 
+def _again(path: Path) -> str:
+    """Return what to do about a file that is not whole.
+
+    The Hub's cache consists of links, and takes what one leads to as it is when asked again.
+    """
+    delete = f"delete {path.resolve()} and " if path.is_symlink() else ""
+    return f"{delete}download it again"
+
+
 def truncated(path: Path, detail: str) -> WeightsError:
     """Return the error of a file that ends too early."""
     size = path.stat().st_size
-    return WeightsError(f"{path} is truncated ({size} bytes; {detail}); download it again")
+    return WeightsError(f"{path} is truncated ({size} bytes; {detail}); {_again(path)}")
 
 
 def damaged(path: Path, detail: object) -> WeightsError:
     """Return the error of a file that holds something else than it should."""
-    return WeightsError(f"{path} is damaged ({detail}); download it again")
+    return WeightsError(f"{path} is damaged ({detail}); {_again(path)}")
 
 
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:

@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 from bertflow_jax.data.row_blocks import Survey
 from bertflow_jax.data.rows import RowFile
+from bertflow_jax.data.texts import tell_of_empty
 from bertflow_jax.embed_index import index_of, refuse_other_parts, without_digests, write_index
 from bertflow_jax.embed_parquet import check_ids, write_parquet
 from bertflow_jax.embed_partial import PartialPart
@@ -76,13 +77,7 @@ def run_job(encoder: "SentenceEncoder", job: EmbedJob, *, progress: bool = False
     known = job.rows.survey()
     if not known.rows:
         _log.warning("%s holds no row: there will be no vector", job.rows.path)
-    if known.blank:
-        _log.warning(
-            "%s: %d of %d texts are empty: all of them get one and the same vector",
-            job.rows.path,
-            known.blank,
-            known.rows,
-        )
+    tell_of_empty(str(job.rows.path), empty=known.blank, total=known.rows)
     if job.output.suffix == ".parquet":
         check_ids(job.rows, known)
     made_by = {

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bertflow_jax.checks import check_switch
 from bertflow_jax.errors import DataNotFoundError, InputError, shown
+from bertflow_jax.hub_cache import bad_reference, check_revision, check_snapshot, reference
 from bertflow_jax.hub_errors import (
     LOG_IN,
     broken_download,
@@ -106,18 +107,6 @@ def check_repo_id(repo_id: object, name: str) -> None:
         raise InputError(f"{name}={shown(repo_id)} is no Hub id: {first_line(error)}") from None
 
 
-def check_revision(revision: object) -> None:
-    """Raise InputError unless a value may name a branch, a tag or a commit, or is None."""
-    if revision is None:
-        return
-    # As git names them; what is beyond would be a path in the cache, or no URL.
-    named = _matches(r"[^\s~^:?*\[\\]{1,250}", revision) and str(revision).isprintable()
-    if not named or ".." in str(revision):
-        raise InputError(
-            f"revision={shown(revision)}: must be a branch, a tag or a commit, or be left out"
-        )
-
-
 def check_card_fields(
     license: str | None, language: Sequence[str] = (), base_model: str | None = None
 ) -> None:
@@ -153,6 +142,7 @@ def fetch(
 
     Raises:
       DataNotFoundError: it cannot be had; the text says why and what to do.
+      DataError: a file in the cache is not what was downloaded.
       InputError: a token that cannot be sent, or a revision that is none.
     """
     from huggingface_hub import errors, snapshot_download
@@ -178,11 +168,17 @@ def fetch(
         cause = error.__cause__
         if isinstance(cause, Exception) and status_of(cause) is not None:
             raise DataNotFoundError(refusal(repo, cause, revision)) from None
+        commit = reference(repo, revision, access.cache)
         raise DataNotFoundError(
-            not_cached(repo, revision, access.cache, access.local_files_only)
+            not_cached(repo, revision, access.cache, access.local_files_only, commit)
         ) from None
     except errors.HfHubHTTPError as error:
         raise DataNotFoundError(refusal(repo, error, revision)) from None
+    except UnicodeDecodeError:  # of the file below refs/
+        raise bad_reference(repo, revision, access.cache) from None
     except (errors.HTTPError, OSError) as error:
+        reference(repo, revision, access.cache)
         raise DataNotFoundError(broken_download(repo, error, access.cache, token)) from None
-    return Path(folder)
+    found = Path(folder)
+    check_snapshot(repo, revision, access.cache, found, patterns)
+    return found

@@ -10,8 +10,13 @@ _BAD_CARD = "Invalid metadata in README.md"  # of huggingface_hub's ValueError
 _BAD_TOKEN = "Invalid credentials"  # of the Hub's header X-Error-Message
 
 
-def not_cached(repo: str, revision: str | None, cache: str, local_files_only: bool) -> str:
-    """Explain that nobody may be asked, or can be, and the cache has not all."""
+def not_cached(
+    repo: str, revision: str | None, cache: str, local_files_only: bool, commit: str | None = None
+) -> str:
+    """Explain that nobody may be asked, or can be, and the cache has not all.
+
+    `commit` is what the cache has for the revision, None where it has none.
+    """
     from huggingface_hub import constants
 
     if local_files_only:
@@ -22,9 +27,10 @@ def not_cached(repo: str, revision: str | None, cache: str, local_files_only: bo
         why = f"{constants.ENDPOINT} cannot be reached"
     what = "it" if revision is None else f"its revision {shown(revision)}"
     bundled = "; the bundled encoder is mini_bert" if "/" not in repo else ""
+    of = "" if commit is None else f" (refs/{revision or 'main'} names the commit {shown(commit)})"
     return (
-        f"Hub id {repo!r}: {why}, and {what} is not complete in the cache {cache}; no folder here "
-        f"has that name{bundled}; go online once, or give a local folder"
+        f"Hub id {repo!r}: {why}, and {what} is not complete in the cache {cache}{of}; no folder "
+        f"here has that name{bundled}; go online once, or give a local folder"
     )
 
 

@@ -74,9 +74,7 @@ class SentenceTransformersInterface:
         Raises:
           InputError: shapes that do not go together, or a similarity unknown here.
         """
-        a, b = _pair(embeddings1, embeddings2)
-        if a.shape[1] != b.shape[1]:
-            raise InputError(f"embeddings have {a.shape[1]} and {b.shape[1]} dimensions")
+        a, b = vector_pair(embeddings1, embeddings2)
         kind = self._similarity_kind()
         if kind in _DISTANCES:
             return _single(-cdist(a, b, _DISTANCES[kind]), kind)
@@ -88,9 +86,7 @@ class SentenceTransformersInterface:
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> NDArray[np.float32]:
         """Compare matching rows of float[N, E] and float[N, E]: float32[N]; see `similarity`."""
-        a, b = _pair(embeddings1, embeddings2)
-        if a.shape != b.shape:
-            raise InputError(f"matching rows are needed, not {a.shape} and {b.shape}")
+        a, b = vector_pair(embeddings1, embeddings2, matching=True)
         kind = self._similarity_kind()
         if kind == "cosine":
             return np.einsum("nd,nd->n", unit_rows(a), unit_rows(b))
@@ -138,12 +134,23 @@ class SentenceTransformersInterface:
         return self.encoder.tokenizer.to_hugging_face()
 
 
-def _pair(embeddings1: Any, embeddings2: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return both as float32[N, E]; an empty list, as `encode` gives one, has the other's E."""
+def vector_pair(
+    embeddings1: Any, embeddings2: Any, matching: bool = False
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return both as float32[N, E]; an empty list, as `encode` gives one, has the other's E.
+
+    Raises InputError for what is no vectors, of other lengths, or, if they match, of other numbers.
+    """
     a, b = _rows(embeddings1, "embeddings1"), _rows(embeddings2, "embeddings2")
     if a.shape == (0, 0):
         a = a.reshape(0, b.shape[1])
-    return a, b.reshape(0, a.shape[1]) if b.shape == (0, 0) else b
+    if b.shape == (0, 0):
+        b = b.reshape(0, a.shape[1])
+    if matching and a.shape != b.shape:
+        raise InputError(f"matching rows are needed, not {a.shape} and {b.shape}")
+    if a.shape[1] != b.shape[1]:
+        raise InputError(f"embeddings have {a.shape[1]} and {b.shape[1]} dimensions")
+    return a, b
 
 
 def _rows(vectors: Any, name: str) -> NDArray[np.float32]:

@@ -99,6 +99,9 @@ def make_files(folder: Path) -> None:
 def _links(folder: Path) -> None:
     (folder / "linked" / ".lock").symlink_to("../one.txt")
     (folder / "circle").symlink_to("circle")
+    (folder / "lost" / "x").mkdir(parents=True)
+    (folder / "lost" / "a.parquet").symlink_to("none")
+    (folder / "lost" / "x" / "self").symlink_to(".")
     for name in ("results.json", "index.json", "postprocess.json", "table2.json"):
         (folder / "links" / name).symlink_to("../one.txt")
     (folder / "linked_run" / "metrics.jsonl").symlink_to("../one.txt")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bertflow_jax.data import columns
-from bertflow_jax.errors import ConfigError, DataError
+from bertflow_jax.errors import ConfigError, DataError, refusal
 
 _BATCH = 512  # rows; what is checked together before any is used
 
@@ -38,7 +38,12 @@ def parquet_blocks(path: Path, column: str, id_column: str) -> Iterator[tuple[An
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: column {column!r} holds bytes that are not UTF-8") from error
     except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{path} cannot be read as Parquet: {error}") from error
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: str | Path, error: Exception) -> DataError:
+    """Return the error of a file that pyarrow cannot read; pyarrow's own has several lines."""
+    return DataError(f"{path} cannot be read as Parquet: {refusal(error)}")
 
 
 def _columns(path: Path, names: list[str], column: str, id_column: str) -> tuple[str, list[str]]:

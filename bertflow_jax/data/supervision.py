@@ -1,8 +1,6 @@
 """Labelled pairs for training the encoder, as the config's section `supervision` names them."""
 
 import dataclasses
-import logging
-import math
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,16 +13,15 @@ from bertflow_jax.data import nli, sts_files
 from bertflow_jax.data.lines import digest
 from bertflow_jax.data.nli_tfds import DATASETS, read_tfds_rows
 from bertflow_jax.data.pair_files import PairColumns, file_format, has_split, read_pairs
+from bertflow_jax.data.pair_scores import scaled_score, score_range
 from bertflow_jax.data.sts import load_task
 from bertflow_jax.data.sts_files import Row
+from bertflow_jax.data.texts import tell_of_empty
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 from bertflow_jax.paths import user_path
-from bertflow_jax.supervision_config import SupervisionConfig, comma_separated, parse_score_range
+from bertflow_jax.supervision_config import SupervisionConfig, comma_separated
 
-_log = logging.getLogger(__name__)
 _SCORE_NAMES = ("score", "relatedness_score", "similarity_score", "label")
-_RANGES = {"sickr": (1.0, 5.0)}  # SICK's raters chose from 1 to 5, all others from 0 to 5
-_DEFAULT_RANGE = (0.0, 5.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,9 +185,13 @@ def _load(config: SupervisionConfig, source: _Source, *, scores: bool) -> Labell
         "splits": list(source.splits),
     }
     if scores:
-        low, high = _score_range(config, source)
+        # A range of the user's own is that of the training data; the STS sets have theirs.
+        own = source.field == "supervision." or source.kind != "sts"
+        sts_task = source.task if source.kind == "sts" else None
+        place = f"{source.field}path={manifest['path']}"
+        low, high = score_range(config.score_range if own else "", sts_task, place)
         rows = list(_score_rows(source, config.encoding))
-        values = [_score(row, low, high) for row in rows]
+        values = [scaled_score(row, low, high) for row in rows]
         targets: NDArray[Any] = np.asarray(values, np.float32)
         firsts, seconds = [row.sentence1 for row in rows], [row.sentence2 for row in rows]
         manifest["score_range"] = [low, high]
@@ -203,6 +204,7 @@ def _load(config: SupervisionConfig, source: _Source, *, scores: bool) -> Labell
             f"{source.field}path={manifest['path']} holds no pair with a label; check "
             f"{source.field}splits and {source.field}label_column"
         )
+    tell_of_empty(f"{source.field}path={manifest['path']}", [*firsts, *seconds])
     rows_of = zip(firsts, seconds, targets.tolist(), strict=True)
     manifest |= {"pairs": len(firsts), "sha256": digest(rows_of)}
     return LabelledPairs(firsts, seconds, targets, manifest)
@@ -255,31 +257,3 @@ def _file_rows(source: _Source, gold_names: tuple[str, ...], encoding: str) -> I
     )
     for path in source.paths:
         yield from read_pairs(path, source.kind, wanted, encoding)
-
-
-def _score_range(config: SupervisionConfig, source: _Source) -> tuple[float, float]:
-    # A range of the user's own is that of the training data; the STS sets have theirs.
-    if config.score_range and (source.field == "supervision." or source.kind != "sts"):
-        return parse_score_range(config.score_range, "supervision.score_range")
-    if source.kind == "sts":
-        return _RANGES.get(source.task, _DEFAULT_RANGE)
-    _log.warning(
-        "%spath=%s: its scores are taken to go from %g to %g; supervision.score_range says else",
-        source.field,
-        ",".join(map(str, source.paths)),
-        *_DEFAULT_RANGE,
-    )
-    return _DEFAULT_RANGE
-
-
-def _score(row: Row, low: float, high: float) -> float:
-    try:
-        score = float(row.gold) if row.gold.isascii() and "_" not in row.gold else math.nan
-    except ValueError:
-        score = math.nan
-    if not low <= score <= high:  # also for NaN
-        raise DataError(
-            f"{row.place}: score {row.gold!r} is not a number from {low:g} to {high:g}; set "
-            "supervision.score_range to the lowest and the highest score"
-        )
-    return (score - low) / (high - low)

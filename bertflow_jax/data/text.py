@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertflow_jax.config import DataConfig
-from bertflow_jax.data import columns, sts_files, sts_years
+from bertflow_jax.data import sts_files, sts_years
 from bertflow_jax.data.file_names import text_format, unpacked_name
 from bertflow_jax.data.glue import BINARY_TASKS, glue_source
 from bertflow_jax.data.glue_files import SPLITS
-from bertflow_jax.data.lines import digest, read_lines
+from bertflow_jax.data.lines import digest
 from bertflow_jax.data.nli import GOLD_NAMES
 from bertflow_jax.data.pair_files import PairColumns, file_format, read_pairs
 from bertflow_jax.data.sts import EVERYDAY
+from bertflow_jax.data.text_files import Example, read_csv, read_text, read_tsv
+from bertflow_jax.data.texts import tell_of_empty
 from bertflow_jax.data.tfds_builders import reader, tfds_folder
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 from bertflow_jax.paths import user_path
-
-Example = tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +92,7 @@ def load_text(config: DataConfig) -> TextCorpus:
             f"data.path={config.path} is {held} ({blank} blank line(s)); a flow needs at least two "
             "different sentences"
         )
+    tell_of_empty(f"data.path={config.path}", [text for example in kept for text in example])
     manifest = {
         "path": config.path,
         "unlabelled_pairs_included": None,
@@ -142,50 +143,8 @@ def _everyday(config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
             "(write ./everyday for a file of that name)"
         )
     sentences = dataclasses.replace(config, columns="sentence1,sentence2", encoding="utf-8")
-    examples, details = _read_tsv(EVERYDAY, sentences)
+    examples, details = read_tsv(EVERYDAY, sentences)
     return examples, {"format": "tsv", **details}
-
-
-def _read_text(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
-    if config.columns:
-        raise ConfigError(
-            f"data.columns={config.columns!r}: {path} is read as text, a sentence a line; set "
-            "data.format=tsv or csv"
-        )
-    return [(line,) for line in read_lines(path, config.encoding, plain=True)], {}
-
-
-def _read_tsv(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
-    rows = list(columns.tsv_rows(read_lines(path, config.encoding)))
-    return _pick_columns(path, config.columns, rows)
-
-
-def _read_csv(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
-    rows = list(columns.csv_rows(path, read_lines(path, config.encoding)))
-    return _pick_columns(path, config.columns, rows)
-
-
-def _pick_columns(
-    path: Path, asked: str, numbered_rows: list[tuple[int, list[str]]]
-) -> tuple[list[Example], dict[str, Any]]:
-    rows = [(number, fields) for number, fields in numbered_rows if "".join(fields).strip()]
-    names = [name.strip() for name in asked.split(",") if name.strip()]
-    details = {"columns": names, "blank_lines": len(numbered_rows) - len(rows)}
-    if not rows:
-        return [], details
-    first = rows[0][1]
-    if len(names) not in (1, 2):
-        raise ConfigError(
-            f"data.columns={asked!r}: name one column (single sentences) or two (pairs) of "
-            f"{path}, by a name in its first line ({columns.shown(first)}) or a number from "
-            "0 (the first line is then no header)"
-        )
-    picked, has_header = columns.pick(path, names, first)
-    examples = []
-    for number, fields in rows[has_header:]:
-        columns.check_width(path, number, fields, first)
-        examples.append(tuple(fields[index] for index in picked))
-    return examples, details
 
 
 def _read_sts(path: Path, config: DataConfig) -> tuple[list[Example], dict[str, Any]]:
@@ -264,4 +223,4 @@ def _read_tfds(folder: Path, config: DataConfig) -> tuple[list[Example], dict[st
     return [pair for subset in pairs.values() for pair in subset], details
 
 
-_READERS = {"text": _read_text, "tsv": _read_tsv, "csv": _read_csv, "sts": _read_sts}
+_READERS = {"text": read_text, "tsv": read_tsv, "csv": read_csv, "sts": _read_sts}

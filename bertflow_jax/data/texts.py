@@ -1,11 +1,13 @@
 """Texts as callers give them: which things hold texts, and what is no text."""
 
+import logging
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bertflow_jax.errors import BertFlowWarning, InputError
 
+_log = logging.getLogger(__name__)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -52,3 +54,18 @@ def without_surrogates(texts: Sequence[str], first_row: int) -> list[str]:
             stacklevel=3,
         )
     return repaired
+
+
+def tell_of_empty(place: str, texts: Sequence[str] = (), *, empty: int = 0, total: int = 0) -> None:
+    """Warn of texts that are empty or white space alone, if there are any.
+
+    Args:
+      place: where they are from.
+      texts: that are counted; or else
+      empty: how many there are,
+      total: of how many.
+    """
+    empty += sum(not text.strip() for text in texts)
+    if empty:
+        told = "%s: %d of %d texts are empty: all of them get one and the same vector"
+        _log.warning(told, place, empty, total + len(texts))

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from bertflow_jax.encoder.st_files import ST_TRANSFORMER
 from bertflow_jax.errors import DataNotFoundError, InputError, shown
-from bertflow_jax.hub_access import HubAccess, check_revision, fetch
+from bertflow_jax.hub_access import HubAccess, fetch
+from bertflow_jax.hub_cache import check_revision
 from bertflow_jax.paths import user_path
 
 MINI_BERT = "mini_bert"
@@ -63,8 +64,9 @@ def resolve_folder(
       cache_dir: see token.
       local_files_only: see token.
 
-    Raises DataNotFoundError for a missing folder or a Hub id that cannot be had, saying why, and
-    InputError for arguments of the wrong form.
+    Raises DataNotFoundError for a missing folder or a Hub id that cannot be had, saying why,
+    DataError for a file of the cache that is not what was downloaded, and InputError for arguments
+    of the wrong form.
     """
     access = HubAccess(token, cache_dir, local_files_only)
     check_revision(revision)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from bertflow_jax.checks import check_switch
 from bertflow_jax.encoder.hub import FOLDER_FILES
 from bertflow_jax.errors import HubError, InputError, shown
-from bertflow_jax.hub_access import HubAccess, check_repo_id, check_revision
+from bertflow_jax.hub_access import HubAccess, check_repo_id
+from bertflow_jax.hub_cache import check_revision
 from bertflow_jax.hub_errors import LOG_IN, upload_error
 from bertflow_jax.integrations.folder_names import CARD, CODE, is_ours
 from bertflow_jax.paths import user_path

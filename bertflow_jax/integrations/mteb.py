@@ -12,31 +12,36 @@ the encoder's own batches of known shapes. This module needs mteb (the extra `mt
 import hashlib
 import json
 import os
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from bertflow_jax.checks import check_count
-from bertflow_jax.data.texts import check_text, iter_texts
 from bertflow_jax.embed import SentenceEncoder
-from bertflow_jax.errors import BertFlowWarning, ConfigError, InputError, MissingPackageError, shown
+from bertflow_jax.errors import ConfigError, InputError, MissingPackageError, shown
+from bertflow_jax.integrations.mteb_inputs import (
+    batch_texts,
+    check_encode_kwargs,
+    check_languages,
+    default_name,
+    full_name,
+)
+from bertflow_jax.st_interface import vector_pair
 
 try:
+    from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.models.abs_encoder import AbsEncoder
     from mteb.models.model_meta import ModelMeta
+    from mteb.types import PromptType
+    from pydantic import ValidationError
 except ImportError as error:
     raise MissingPackageError(
         f"bertflow_jax.integrations.mteb needs mteb 2.12 or later ({error}): "
         "pip install 'mteb>=2.12,<3' (the extra mteb)"
     ) from error
 
-_ORGANISATION = "bertflow_jax"
-# What mteb passes on to every encode. Its batch_size is 32 unless the user says otherwise, which
-# suits no device, and its own DataLoader has heeded it already.
-_HEEDED = ("batch_size", "precision", "show_progress_bar")
 _MIB = 2**20
 
 
@@ -49,7 +54,7 @@ class MTEBEncoder(AbsEncoder):
       model: the encoder.
       model_prompts: the encoder's own, by name; mteb's rules say which of them a task takes: one
         named after the task or its type, `query` or `document`, which are "" where the folder names
-        none. None where all are empty.
+        none. None where all are empty. Others set here are refused: the revision tells of these.
       mteb_model_meta: what mteb writes beside the scores. Its revision is a digest of all that
         decides the vectors, so that a score kept by mteb is never taken for one of other weights
         or of another flow. Fields that the files do not tell (license, training_datasets, ...) are
@@ -75,8 +80,7 @@ class MTEBEncoder(AbsEncoder):
 
         Raises:
           InputError: the encoder is no SentenceEncoder.
-          ConfigError: a name that is no str or blank.
-          ValueError: mteb does not know a language (its own error).
+          ConfigError: a name that mteb cannot file results under, a language it does not know.
         """
         if not isinstance(encoder, SentenceEncoder):
             raise InputError(
@@ -85,25 +89,23 @@ class MTEBEncoder(AbsEncoder):
             )
         if batch_size is not None:
             check_count(batch_size, "batch_size", 1)
-        if isinstance(languages, str):
-            raise ConfigError(f"languages={shown(languages)}: a list is needed, ['eng-Latn']")
         self.model = encoder
         self.batch_size = batch_size
         prompts = {name: text for name, text in encoder.encoder.usage.prompts.items() if text}
         # With those that sentence-transformers knows in every folder: a document of a folder that
         # names a default prompt and none for documents has no prompt there, and so none here.
-        self.model_prompts = encoder.encoder.usage.known_prompts if prompts else None
-        self.mteb_model_meta = ModelMeta(
-            **_of_this_version(
-                {
-                    "name": _full_name(_default_name(encoder) if name is None else name),
-                    # Which prompt a task takes is decided here; `describe` knows the default one.
-                    "revision": _digest({**encoder.describe(), "prompts": prompts}),
-                    "use_instructions": bool(prompts),
-                    "languages": None if languages is None else list(languages),
-                    **_sizes(encoder),
-                }
-            )
+        self._prompts = encoder.encoder.usage.known_prompts if prompts else None
+        self.model_prompts = self._prompts
+        # Which prompt a task takes is decided here; `describe` knows the default one.
+        described = json.dumps({**encoder.describe(), "prompts": prompts}, sort_keys=True)
+        self.mteb_model_meta = _model_meta(
+            {
+                "name": full_name(default_name(encoder) if name is None else name),
+                "revision": hashlib.sha256(described.encode()).hexdigest(),
+                "use_instructions": bool(prompts),
+                "languages": check_languages(languages),
+                **_sizes(encoder),
+            }
         )
 
     @classmethod
@@ -121,7 +123,7 @@ class MTEBEncoder(AbsEncoder):
         The other arguments are those of the constructor; without a name it is the folder's.
         """
         encoder = SentenceEncoder.from_pretrained(path_or_hub_id, **settings)
-        name = _default_name(encoder, path_or_hub_id) if name is None else name
+        name = default_name(encoder, path_or_hub_id) if name is None else name
         return cls(encoder, name, languages=languages, batch_size=batch_size)
 
     @classmethod
@@ -139,7 +141,7 @@ class MTEBEncoder(AbsEncoder):
         The other arguments are those of the constructor; without a name it is the folder's.
         """
         encoder = SentenceEncoder.from_checkpoint(workdir, step)
-        name = _default_name(encoder, workdir) if name is None else name
+        name = default_name(encoder, workdir) if name is None else name
         return cls(encoder, name, languages=languages, batch_size=batch_size)
 
     def encode(
@@ -168,38 +170,54 @@ class MTEBEncoder(AbsEncoder):
           float32[N, E], one row a text in the order of the batches.
 
         Raises:
-          InputError: a batch without texts, another precision, and as `SentenceEncoder.encode`.
+          InputError: what is no batches of texts, another precision or prompt_type, and as
+            `SentenceEncoder.encode`.
         """
-        _check_arguments(kwargs)
-        handed = _texts(inputs, getattr(task_metadata, "name", "this task"))
-        texts = [check_text(text, row) for row, text in enumerate(handed)]
+        check_encode_kwargs(kwargs)
+        texts = batch_texts(inputs, getattr(task_metadata, "name", "this task"))
+        prompt_name = self._prompt_name(task_metadata, prompt_type)
         # Pairs, candidates and labels repeat many texts.
         rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-        named = self.model_prompts is not None and task_metadata is not None
         vectors = self.model.encode(
             list(rows),
             self.batch_size,
             show_progress=kwargs.get("show_progress_bar"),
-            prompt_name=self.get_prompt_name(task_metadata, prompt_type) if named else None,
+            prompt_name=prompt_name,
         )
         return vectors[[rows[text] for text in texts]]
 
+    def _prompt_name(self, task_metadata: Any, prompt_type: Any) -> str | None:
+        """Return the prompt that mteb's rules choose; raises InputError."""
+        if self.model_prompts != self._prompts:
+            raise InputError(
+                f"model_prompts={shown(self.model_prompts)}: the prompts are those of the "
+                "encoder's folder (config_sentence_transformers.json); write them there, so that "
+                "the revision tells of them"
+            )
+        try:
+            kind = None if prompt_type is None else PromptType(prompt_type)
+        except ValueError:
+            known = ", ".join(PromptType)
+            raise InputError(f"prompt_type={shown(prompt_type)}: one of {known}, or None") from None
+        if self._prompts is None or task_metadata is None:
+            return None
+        if not isinstance(task_metadata, TaskMetadata):
+            raise InputError(
+                f"task_metadata={shown(task_metadata)}: the metadata of a task of mteb are needed "
+                "to choose its prompt"
+            )
+        return self.get_prompt_name(task_metadata, kind)
 
-def _default_name(encoder: SentenceEncoder, place: str | os.PathLike[str] = "encoder") -> str:
-    """Return the name of a folder or Hub id, and the kind of the post-processor behind it."""
-    # abspath: a workdir may be given as ".".
-    folder = os.path.basename(os.path.abspath(os.fspath(place))) or "encoder"
-    return "-".join([folder, *(name for name in encoder.params if name != "encoder")])
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Return the cosines of float[N, E] and float[M, E]: a tensor, float32[N, M].
 
+        Raises InputError for what is no vectors, or not finite.
+        """
+        return super().similarity(*vector_pair(embeddings1, embeddings2))
 
-def _full_name(name: object) -> str:
-    if not isinstance(name, str) or not name.strip("/ "):
-        raise ConfigError(f"name={shown(name)}: a name such as 'organisation/model' is needed")
-    return name if "/" in name else f"{_ORGANISATION}/{name}"
-
-
-def _digest(described: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Return the cosines of matching rows of float[N, E]: a tensor, float32[N]; as above."""
+        return super().similarity_pairwise(*vector_pair(embeddings1, embeddings2, matching=True))
 
 
 def _sizes(encoder: SentenceEncoder) -> dict[str, Any]:
@@ -214,8 +232,12 @@ def _sizes(encoder: SentenceEncoder) -> dict[str, Any]:
     }
 
 
-def _of_this_version(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of ModelMeta that the installed mteb has, None where one is not known."""
+def _model_meta(fields: Mapping[str, Any]) -> ModelMeta:
+    """Return metadata with the fields that the installed mteb has, None where one is not known.
+
+    Raises:
+      ConfigError: a language that mteb does not know; it has checked nothing else of ours.
+    """
     known = {
         **dict.fromkeys(
             name for name, field in ModelMeta.model_fields.items() if field.is_required()
@@ -224,27 +246,8 @@ def _of_this_version(fields: Mapping[str, Any]) -> dict[str, Any]:
         "similarity_fn_name": "cosine",
         **fields,
     }
-    return {name: value for name, value in known.items() if name in ModelMeta.model_fields}
-
-
-def _texts(inputs: Iterable[Mapping[str, Any]], task: str) -> Iterator[Any]:
-    for batch in inputs:
-        if "text" not in batch:
-            raise InputError(
-                f"{task} hands over {', '.join(map(str, batch)) or 'nothing'}, not text; "
-                "choose tasks whose modality is text"
-            )
-        yield from iter_texts(batch["text"])
-
-
-def _check_arguments(kwargs: Mapping[str, Any]) -> None:
-    precision = kwargs.get("precision")
-    if precision is not None and not (isinstance(precision, str) and precision == "float32"):
-        raise InputError(
-            f"encode_kwargs precision={shown(precision)}: the vectors are float32 and mteb would "
-            "file their score under another type; leave it out"
-        )
-    unknown = sorted(set(kwargs) - set(_HEEDED))
-    if unknown:
-        told = f"encode_kwargs {', '.join(unknown)} have no effect here"
-        warnings.warn(told, BertFlowWarning, stacklevel=3)
+    try:
+        return ModelMeta(**{name: known[name] for name in known if name in ModelMeta.model_fields})
+    except ValidationError as error:
+        why = error.errors()[0]["msg"]
+        raise ConfigError(f"languages={shown(fields['languages'])}: mteb says: {why}") from None

@@ -7,8 +7,9 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
-from bertflow_jax.errors import ConfigError
+from bertflow_jax.errors import ConfigError, TrainingError
 from bertflow_jax.integrations.ray_data import Workers, import_ray
+from bertflow_jax.integrations.ray_stages import error_of
 from bertflow_jax.interrupt import Terminated, handlers_kept
 
 _log = logging.getLogger(__name__)
@@ -81,6 +82,25 @@ def _only_warnings(record: logging.LogRecord) -> bool:
     # What ends a job is told once, by the exception.
     bars = record.getMessage().startswith("Progress bars disabled")
     return record.levelno == logging.WARNING and not bars
+
+
+@contextlib.contextmanager
+def plain_errors(ray: Any) -> Iterator[None]:
+    """Raise what came out of a worker as the error that it was there."""
+    try:
+        yield
+    except ray.exceptions.RayError as failed:
+        error = error_of(failed)
+        if error is not None:
+            raise error from None
+        if isinstance(failed, ray.exceptions.RayTaskError):
+            raise  # a bug of ours, with its traceback
+        first = str(failed).strip().partition("\n")[0]
+        raise TrainingError(
+            f"Ray gave up on a worker: {type(failed).__name__}: {first}; its log is in "
+            "/tmp/ray/session_latest/logs of its machine (too little memory ends workers so), and "
+            "the same command goes on where this one stopped"
+        ) from failed
 
 
 def fitted(ray: Any, workers: Workers, units: int) -> int | tuple[int, int]:

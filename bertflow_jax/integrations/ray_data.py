@@ -128,7 +128,8 @@ def embed_dataset(
 
     Raises:
       ConfigError: arguments that cannot be. What only the workers find (no such file, a row that
-        is no str) is raised by Ray when the dataset is used, with our error as its cause.
+        is no str) is raised when the dataset is used, as an error that is both ours and Ray's; for
+        that, `raise_original_map_exception` is set in the dataset's context.
       MissingPackageError: without ray.
     """
     spec = EncoderSpec(encoder=encoder) if isinstance(encoder, str) else encoder
@@ -142,7 +143,10 @@ def embed_dataset(
         on_overflow,
         workers.environment(),
     )
-    return map_encoder(dataset, EmbedTable, spec, settings, workers, rows_per_batch)
+    embedded = map_encoder(dataset, EmbedTable, spec, settings, workers, rows_per_batch)
+    # By itself Ray raises a class of its own, which no `except BertFlowError` has.
+    embedded.context.raise_original_map_exception = True
+    return embedded
 
 
 def map_encoder(

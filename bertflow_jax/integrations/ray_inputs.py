@@ -14,8 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from bertflow_jax.data.columns import shown
-from bertflow_jax.data.parquet_rows import import_pyarrow_parquet
+from bertflow_jax.data.parquet_rows import import_pyarrow_parquet, unreadable
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
+from bertflow_jax.integrations.ray_links import check_links
 from bertflow_jax.paths import user_path
 
 _GLOB = re.compile(r"[*?\[]")
@@ -140,20 +141,19 @@ def _listed(place: Place) -> tuple[str, list[Any]]:
         if info.type == fs.FileType.File:
             return os.path.dirname(place.path), [info]
     recursive = not rest or "/" in rest[1:]
+
+    def meant(path: str) -> bool:
+        parts = os.path.relpath(path, root or "/").split("/")
+        if any(part.startswith(("_", ".")) for part in parts):
+            return False
+        return _matches(parts, rest[1:].split("/")) if rest else path.lower().endswith(".parquet")
+
+    if place.is_local:
+        check_links(root or "/", meant, recursive)
     selector = fs.FileSelector(root or "/", allow_not_found=True, recursive=recursive)
     infos = reach(place, lambda: place.filesystem.get_file_info(selector))
-    kept = []
-    for info in infos:
-        parts = os.path.relpath(info.path, root or "/").split("/")
-        hidden = any(part.startswith(("_", ".")) for part in parts)
-        meant = _matches(parts, rest[1:].split("/")) if rest else _is_parquet(info.path)
-        if info.type == fs.FileType.File and not hidden and meant:
-            kept.append(info)
+    kept = [info for info in infos if info.type == fs.FileType.File and meant(info.path)]
     return root or "/", sorted(kept, key=lambda info: info.path)
-
-
-def _is_parquet(path: str) -> bool:
-    return path.lower().endswith(".parquet")
 
 
 def _matches(parts: list[str], globs: list[str]) -> bool:
@@ -175,7 +175,7 @@ def _read_footer(filesystem: Any, root: str, info: Any) -> tuple[InputFile, Any]
                 rows, schema = opened.metadata.num_rows, opened.schema_arrow
             footer = _footer_bytes(filesystem, info)
     except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{info.path} cannot be read as Parquet: {error}") from error
+        raise unreadable(info.path, error) from error
     name = os.path.relpath(info.path, root)
     digest = hashlib.sha256(footer).hexdigest()
     return InputFile(info.path, name, rows, info.size, info.mtime_ns or 0, digest), schema
@@ -221,7 +221,7 @@ def read_rows(filesystem: Any, path: str, columns: list[str], start: int, stop: 
                 if not left:
                     break
     except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{path} cannot be read as Parquet: {error}") from error
+        raise unreadable(path, error) from error
     if left:
         raise DataError(f"{path} changed while it was read: {left} rows up to {stop} are missing")
     return pyarrow.Table.from_batches(rows).select(columns)

@@ -13,8 +13,9 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+from bertflow_jax.data.texts import tell_of_empty
 from bertflow_jax.errors import TrainingError
-from bertflow_jax.integrations.ray_cluster import cluster, fitted, quiet
+from bertflow_jax.integrations.ray_cluster import cluster, fitted, plain_errors, quiet
 from bertflow_jax.integrations.ray_data import map_encoder
 from bertflow_jax.integrations.ray_inputs import InputFile, find_inputs, open_place
 from bertflow_jax.integrations.ray_manifest import check_output, take_over
@@ -23,9 +24,9 @@ from bertflow_jax.integrations.ray_spec import RayJob, check_apart
 from bertflow_jax.integrations.ray_stages import (
     EmbedRows,
     describe_encoder,
-    error_of,
     finish_file,
     read_units,
+    without_views,
     write_pieces,
 )
 from bertflow_jax.integrations.ray_worker import EmbedSettings
@@ -48,12 +49,14 @@ class Counts:
       files: outputs.
       computed: rows that this run embedded.
       cut: of these, how many were longer than max_length.
+      empty: of these, how many are empty or white space alone.
     """
 
     rows: int
     files: int
     computed: int
     cut: int
+    empty: int = 0
 
 
 def run_ray_job(job: RayJob, *, progress: bool = False) -> Counts:
@@ -74,7 +77,7 @@ def run_ray_job(job: RayJob, *, progress: bool = False) -> Counts:
         _swept(target),
         cluster(job.address) as ray,
         quiet(ray),
-        _plain_errors(ray),
+        plain_errors(ray),
     ):
         task = ray.remote(num_cpus=0, max_calls=1, max_retries=0)(describe_encoder)
         described = ray.get(task.remote(job.spec.absolute()))
@@ -111,25 +114,6 @@ def _swept(target: Any) -> Iterator[None]:
         raise
 
 
-@contextlib.contextmanager
-def _plain_errors(ray: Any) -> Iterator[None]:
-    """Raise what came out of a worker as the error that it was there."""
-    try:
-        yield
-    except ray.exceptions.RayError as failed:
-        error = error_of(failed)
-        if error is not None:
-            raise error from None
-        if isinstance(failed, ray.exceptions.RayTaskError):
-            raise  # a bug of ours, with its traceback
-        first = str(failed).strip().partition("\n")[0]
-        raise TrainingError(
-            f"Ray gave up on a worker: {type(failed).__name__}: {first}; its log is in "
-            "/tmp/ray/session_latest/logs of its machine (too little memory ends workers so), and "
-            "the same command goes on where this one stopped"
-        ) from failed
-
-
 def _run(
     ray: Any,
     job: RayJob,
@@ -143,6 +127,7 @@ def _run(
     """Embed what is missing and put every output together."""
     import pyarrow
 
+    schema = without_views(schema)
     empty = pyarrow.schema(
         [
             *(schema.field(name) for name in kept),
@@ -167,10 +152,11 @@ def _run(
     finishing = _Finishing(ray, store, {file.name: file for file in open_files}, empty)
     for name in [name for name, rows in missing.items() if not rows]:
         finishing.start(name)
-    cut = 0
+    cut = empty = 0
     with progress_bar(total=total, unit="text", initial=total - left, disable=not progress) as bar:
         for piece in _pieces(ray, job, store, open_files, units, kept) if units else ():
             cut += piece["cut"]
+            empty += piece["empty"]
             missing[piece["name"]] -= piece["rows"]
             bar.update(piece["rows"])
             if not missing[piece["name"]]:
@@ -182,7 +168,8 @@ def _run(
     store.clear()
     if cut and job.on_overflow == "warn":
         _log.warning("%d of %d texts are longer than max_length and were cut", cut, left)
-    return Counts(total, len(files), left, cut)
+    tell_of_empty(job.input, empty=empty, total=left)
+    return Counts(total, len(files), left, cut, empty)
 
 
 def _units(file: InputFile, holes: list[tuple[int, int]], rows: int) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The manifest of an output folder: what is in it may only be of one job."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ def take_over(store: Store, files: list[InputFile], found: dict[str, Any]) -> No
       found: of `check_output`.
 
     Raises:
-      WorkdirError: the folder is of another encoder, other settings or other inputs.
+      WorkdirError: the folder is of another encoder, other settings or other inputs, or has a
+        folder where an output is to be.
     """
     given = store.place.given
     if found:
@@ -75,6 +77,9 @@ def take_over(store: Store, files: list[InputFile], found: dict[str, Any]) -> No
             f"--output={given} holds vectors of {gone[0]} ({len(gone)} in all), which --input does "
             "not name any more; name all of them, or a new folder"
         )
+    for path in map(store.output, files if store.place.is_local else ()):
+        if os.path.isdir(path):  # else the write at the end would tell
+            raise WorkdirError(f"{path} is a folder, and vectors go there; name a new output")
     inputs = [file.identity() for file in files]
     _write(store.place, {"format": _FORMAT, "made_by": store.made_by, "inputs": inputs})
 

@@ -10,16 +10,17 @@ one piece, and what a killed job leaves is either whole or not there. An output 
 pieces that cover the rows of its input once each.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import re
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bertflow_jax.data.parquet_rows import import_pyarrow_parquet
-from bertflow_jax.errors import WorkdirError
+from bertflow_jax.errors import WorkdirError, refusal
 from bertflow_jax.integrations.ray_inputs import InputFile, Place
 
 MANIFEST = "_manifest.json"
@@ -92,23 +93,24 @@ class Store:
     def pieces(self, file: InputFile) -> list[Piece]:
         """Return the pieces of an input that can be used, in order and none twice.
 
-        What cannot be used (of another job, damaged, below another piece) is deleted.
+        What cannot be used (of another job, damaged, below another piece) is deleted. Raises
+        WorkdirError where the folder cannot be read or the piece not be deleted.
         """
         from pyarrow import fs
 
         selector = fs.FileSelector(self.folder(file), allow_not_found=True)
-        named = []
-        for info in self.place.filesystem.get_file_info(selector):
-            found = _PIECE.fullmatch(info.base_name)
-            if found is not None:
-                named.append(Piece(int(found[1]), int(found[2]), info.path))
-        kept: list[Piece] = []
-        for piece in sorted(named, key=lambda piece: (piece.start, -piece.stop)):
-            fits = piece.start >= (kept[-1].stop if kept else 0)
-            if fits and self._rows(piece.path, file) == piece.stop - piece.start:
-                kept.append(piece)
-            else:
-                self.place.filesystem.delete_file(piece.path)
+        named, kept = [], list[Piece]()
+        with _told(self.folder(file)):
+            for info in self.place.filesystem.get_file_info(selector):
+                found = _PIECE.fullmatch(info.base_name)
+                if found is not None:
+                    named.append(Piece(int(found[1]), int(found[2]), info.path))
+            for piece in sorted(named, key=lambda piece: (piece.start, -piece.stop)):
+                fits = piece.start >= (kept[-1].stop if kept else 0)
+                if fits and self._rows(piece.path, file) == piece.stop - piece.start:
+                    kept.append(piece)
+                else:
+                    self.place.filesystem.delete_file(piece.path)
         return kept
 
     def write_piece(self, file: InputFile, start: int, table: Any) -> None:
@@ -143,10 +145,11 @@ class Store:
             self._write(self.output(file), file, [], empty.schema)
             return
         parquet = import_pyarrow_parquet()
-        with self.place.filesystem.open_input_file(pieces[0].path) as opened:
-            schema = parquet.read_schema(opened)
-        self._write(self.output(file), file, self._tables(pieces), schema)
-        self.place.filesystem.delete_dir(self.folder(file))
+        with _told(self.folder(file)):
+            with self.place.filesystem.open_input_file(pieces[0].path) as opened:
+                schema = parquet.read_schema(opened)
+            self._write(self.output(file), file, self._tables(pieces), schema)
+            self.place.filesystem.delete_dir(self.folder(file))
 
     def _tables(self, pieces: list[Piece]) -> Iterable[Any]:
         for piece in pieces:
@@ -171,16 +174,34 @@ class Store:
                         writer.write_table(table.cast(schema))
             filesystem.move(temporary, path)
         except (pyarrow.ArrowException, OSError) as error:
-            raise WorkdirError(f"{path} cannot be written: {error}") from error
+            raise WorkdirError(f"{path} cannot be written: {refusal(error)}") from error
 
     def clear(self) -> None:
-        """Delete the folder of pieces, once none is needed, and what killed writers left."""
+        """Delete the folder of pieces, once none is needed, and what killed writers left.
+
+        Raises:
+          WorkdirError: something cannot be deleted.
+        """
         from pyarrow import fs
 
-        remove_temporaries(self.place)
         folder = f"{self.place.path}/{PIECES}"
-        if self.place.filesystem.get_file_info(folder).type == fs.FileType.Directory:
-            self.place.filesystem.delete_dir(folder)
+        with _told(folder):
+            remove_temporaries(self.place)
+            if self.place.filesystem.get_file_info(folder).type == fs.FileType.Directory:
+                self.place.filesystem.delete_dir(folder)
+
+
+@contextlib.contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Raise what pyarrow says of a folder of pieces as a WorkdirError."""
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError) as error:
+        raise WorkdirError(
+            f"{path} cannot be read or cleared: {refusal(error)}; mend that, or name a new output"
+        ) from error
 
 
 def remove_temporaries(place: Place) -> None:

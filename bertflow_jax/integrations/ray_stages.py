@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from bertflow_jax.encoder_spec import EncoderSpec
-from bertflow_jax.errors import BertFlowError, InputError
+from bertflow_jax.errors import BertFlowError, DataError, InputError
 from bertflow_jax.integrations.ray_inputs import InputFile, read_rows
 from bertflow_jax.integrations.ray_outputs import Store
 from bertflow_jax.integrations.ray_worker import EmbedTable, describe, with_vectors
 
-FILE, ROW, CUT = "_bertflow_file", "_bertflow_row", "_bertflow_cut"
-HIDDEN = (FILE, ROW, CUT)
+FILE, ROW = "_bertflow_file", "_bertflow_row"
+CUT, EMPTY = "_bertflow_cut", "_bertflow_empty"
+HIDDEN = (FILE, ROW, CUT, EMPTY)
 
 
 class InWorker(Exception):
@@ -64,24 +65,51 @@ def read_units(units: Any, filesystem: Any, columns: list[str]) -> Iterator[Any]
         start, stop = unit["start"], unit["stop"]
         with carried_out():
             table = read_rows(filesystem, unit["path"], columns, start, stop)
+        table = table.cast(without_views(table.schema))
         names = pyarrow.repeat(pyarrow.scalar(unit["name"], pyarrow.string()), stop - start)
         table = table.append_column(FILE, names)
         yield table.append_column(ROW, pyarrow.array(np.arange(start, stop)))
+
+
+def without_views(schema: Any) -> Any:
+    """Return a pyarrow.Schema whose columns of string_view and binary_view are plain ones.
+
+    Ray cannot send views from one process to another.
+    """
+    import pyarrow
+
+    plain = {pyarrow.string_view(): pyarrow.string(), pyarrow.binary_view(): pyarrow.binary()}
+    return pyarrow.schema(
+        [field.with_type(plain.get(field.type, field.type)) for field in schema], schema.metadata
+    )
 
 
 class EmbedRows(EmbedTable):
     """Like `EmbedTable`, for rows that know where they are from; keeps the carried columns."""
 
     def __call__(self, table: Any) -> Any:
-        """Return a pyarrow.Table with vectors, and in its first row how many texts were cut."""
+        """Return a pyarrow.Table with vectors; its first row has how many were cut and empty."""
         import pyarrow
 
         with carried_out():
-            vectors, cut = self.embed(table)
-        counts = np.zeros(table.num_rows, np.int32)
-        counts[:1] = cut
-        table = table.append_column(CUT, pyarrow.array(counts))
-        return with_vectors(table, vectors, self._settings.output_column)
+            found = self.embed(table)
+        for name, count in ((CUT, found.cut), (EMPTY, found.empty)):
+            counts = np.zeros(table.num_rows, np.int32)
+            counts[:1] = count
+            table = table.append_column(name, pyarrow.array(counts))
+        return with_vectors(table, found.vectors, self._settings.output_column)
+
+    def _texts(self, table: Any) -> list[Any]:
+        try:
+            return super()._texts(table)
+        except DataError as error:
+            for name, start, part in runs(table):
+                for row in range(part.num_rows):
+                    try:
+                        super()._texts(part.slice(row, 1))
+                    except DataError:
+                        raise DataError(f"{name}, row {start + row}: {error}") from error
+            raise
 
     def placed(self, table: Any, error: InputError) -> BertFlowError:
         """Return the error with the file and the row in it."""
@@ -118,12 +146,12 @@ def write_pieces(table: Any, store: Store, files: Mapping[str, InputFile], kept:
     for name, start, part in runs(table):
         with carried_out():
             store.write_piece(files[name], start, part.select(kept))
-        cut = int(part.column(CUT).to_numpy().sum())
-        written.append({"name": name, "rows": part.num_rows, "cut": cut})
-    schema = pyarrow.schema(
-        [("name", pyarrow.string()), ("rows", pyarrow.int64()), ("cut", pyarrow.int64())]
+        cut, empty = (int(part.column(told).to_numpy().sum()) for told in (CUT, EMPTY))
+        written.append({"name": name, "rows": part.num_rows, "cut": cut, "empty": empty})
+    numbers = [(told, pyarrow.int64()) for told in ("rows", "cut", "empty")]
+    return pyarrow.Table.from_pylist(
+        written, pyarrow.schema([("name", pyarrow.string()), *numbers])
     )
-    return pyarrow.Table.from_pylist(written, schema)
 
 
 def finish_file(store: Store, file: InputFile, empty: Any) -> str:

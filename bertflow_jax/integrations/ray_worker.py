@@ -8,10 +8,11 @@ import dataclasses
 import logging
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bertflow_jax.data.texts import tell_of_empty
 from bertflow_jax.encoder_spec import EncoderSpec
 from bertflow_jax.errors import BertFlowError, ConfigError, DataError, InputError
 
@@ -94,6 +95,20 @@ class EmbedSettings:
     environment: Mapping[str, str]
 
 
+class Embedded(NamedTuple):
+    """What became of a table.
+
+    Attributes:
+      vectors: float32[N, E].
+      cut: texts that were longer than max_length.
+      empty: texts that are empty or white space alone.
+    """
+
+    vectors: np.ndarray
+    cut: int
+    empty: int
+
+
 class EmbedTable:
     """The class that `map_batches` makes one object of in every worker."""
 
@@ -104,7 +119,7 @@ class EmbedTable:
         caller as the death of a worker, without the error itself.
         """
         self._settings = settings
-        self._warned = False
+        self._warned = self._told_of_empty = False
         self._failed: BertFlowError | None = None
         try:
             self._encoder = load_in_worker(spec, settings.environment)
@@ -118,7 +133,11 @@ class EmbedTable:
           DataError: no such column, one of that name already, a row that is not a str.
           InputError: see `SentenceEncoder.encode`.
         """
-        vectors, cut = self.embed(table)
+        vectors, cut, empty = self.embed(table)
+        if empty and not self._told_of_empty:
+            self._told_of_empty = True
+            place = f"column {self._settings.column!r} (this worker tells it once)"
+            tell_of_empty(place, empty=empty, total=len(vectors))
         if cut and not self._warned and self._settings.on_overflow == "warn":
             self._warned = True
             _log.warning(
@@ -130,8 +149,8 @@ class EmbedTable:
             )
         return with_vectors(table, vectors, self._settings.output_column)
 
-    def embed(self, table: Any) -> tuple[np.ndarray, int]:
-        """Return float32[N, E] and how many texts were cut."""
+    def embed(self, table: Any) -> Embedded:
+        """Return the vectors of a table's texts; errors as `__call__`."""
         if self._failed is not None:
             raise self._failed
         texts = self._texts(table)
@@ -149,8 +168,9 @@ class EmbedTable:
         except InputError as error:
             raise self.placed(table, error) from error
         if not parts:
-            return np.zeros((0, self._encoder.dimension), np.float32), 0
-        return parts[0], self._encoder.cut_texts - before
+            return Embedded(np.zeros((0, self._encoder.dimension), np.float32), 0, 0)
+        empty = sum(not text.strip() for text in texts)
+        return Embedded(parts[0], self._encoder.cut_texts - before, empty)
 
     def placed(self, table: Any, error: InputError) -> BertFlowError:
         """Return the error of a table's rows with a word on where they are from."""

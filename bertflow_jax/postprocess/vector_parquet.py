@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertflow_jax.data.parquet_rows import import_pyarrow_parquet
+from bertflow_jax.data.parquet_rows import import_pyarrow_parquet, unreadable
 from bertflow_jax.errors import DataError
 from bertflow_jax.postprocess.vector_checks import check_finite, check_unchanged, file_state
 from bertflow_jax.postprocess.vector_files import Block, block_rows
@@ -37,7 +37,7 @@ class ParquetVectors:
                 self.column = _find_column(path, self.schema, column)
                 first = next(opened.iter_batches(1, columns=[self.column]), None)
         except (pyarrow.ArrowException, OSError) as error:
-            raise DataError(f"{path} cannot be read as Parquet: {error}") from error
+            raise unreadable(path, error) from error
         if not self.rows or first is None:
             raise DataError(f"{path} holds no rows")
         vector = first.column(self.column)[0].as_py()
@@ -66,7 +66,7 @@ class ParquetVectors:
                     first += len(vectors)
         except (pyarrow.ArrowException, OSError) as error:
             check_unchanged(self.path, self._state)
-            raise DataError(f"{self.path} cannot be read as Parquet: {error}") from error
+            raise unreadable(self.path, error) from error
         if first != self.rows:
             raise DataError(f"{self.path} changed while it was read; start again")
 
