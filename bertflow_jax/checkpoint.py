@@ -30,7 +30,6 @@ import numpy as np
 
 from bertflow_jax import checkpoint_files, distributed, parallel
 from bertflow_jax.background import Background
-from bertflow_jax.checkpoint_places import check_place
 from bertflow_jax.checkpoint_reader import CheckpointReader
 from bertflow_jax.checkpoint_records import RECORD_NAMES, records_digest
 from bertflow_jax.checkpoint_records import Records as Records
@@ -100,12 +99,10 @@ class CheckpointStore(CheckpointReader):
           score: of the step; it is added to `records.state`.
 
         Raises:
-          WorkdirError: the save before this one failed, see `wait`; the path has in it what orbax
-            cannot write.
+          WorkdirError: the save before this one failed; see `wait`.
         """
         if set(arrays) & set(RECORD_NAMES):
             raise AssertionError(f"items of arrays may not be named like records: {set(arrays)}")
-        check_place(self.folder.absolute(), str(self.folder))
         host = parallel.to_host(arrays)
         distributed.share(lambda: self._begin(host, records, score))
 

@@ -6,11 +6,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from bertflow_jax.checkpoint_places import check_place
 from bertflow_jax.errors import ConfigError, WorkdirError
 from bertflow_jax.output_locks import LOCK
 from bertflow_jax.output_places import output_folder, refuse_link
-from bertflow_jax.paths import may, user_path
 from bertflow_jax.remote.address import Address, remote_address
 from bertflow_jax.step_names import UNFINISHED_SAVE, is_step
 
@@ -41,8 +39,6 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
 
         prepare_remote(address, resume=resume, overwrite=overwrite)
         return address
-    if str(workdir).strip():
-        check_place(user_path(workdir, "--workdir").absolute(), "--workdir")
     folder = output_folder(workdir, "--workdir")
     saves = folder / CHECKPOINTS
     if os.path.lexists(saves) and not saves.is_dir():
@@ -106,14 +102,8 @@ def clear_workdir(folder: Path) -> None:
     """Delete what is in a folder, not the folder itself (it may be a link or a mount).
 
     Raises:
-      WorkdirError: something in it cannot be deleted; where permissions say so before, nothing is.
+      WorkdirError: something in it cannot be deleted.
     """
-    for place, folders, files in os.walk(folder):
-        if (folders or files) and not may(place, os.W_OK | os.X_OK):
-            raise WorkdirError(
-                f"--workdir={folder} cannot be emptied, and nothing was deleted: {place} is "
-                "read-only; change its permissions, or name another folder"
-            )
     try:
         for path in [path for path in folder.iterdir() if path.name != LOCK]:
             if path.is_dir() and not path.is_symlink():
