@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from bertflow_jax.checkpoint_paths import refuse_path
 from bertflow_jax.errors import ConfigError, WorkdirError
 from bertflow_jax.output_locks import KEPT, LOCK
 from bertflow_jax.output_places import output_folder, refuse_link
@@ -33,9 +34,9 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
     Raises:
       ConfigError: both flags are given; an address without the extra `gcs`.
       DataNotFoundError: an address in a bucket that does not exist.
-      WorkdirError: as `output_folder`; a file that is replaced is a link; not empty and neither
-        flag given; --overwrite of a folder that holds other things than a run, or that the current
-        or the home folder lies in.
+      WorkdirError: as `output_folder` and `refuse_path`; a file that is replaced is a link; not
+        empty and neither flag given; --overwrite of a folder that holds other things than a run,
+        or that the current or the home folder lies in.
     """
     if resume and overwrite:
         raise ConfigError("--resume and --overwrite exclude each other: give one")
@@ -45,6 +46,7 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
         prepare_remote(address, resume=resume, overwrite=overwrite)
         return address
     folder = output_folder(workdir, "--workdir")
+    refuse_path(folder, f"--workdir={workdir}")
     saves = folder / CHECKPOINTS
     if os.path.lexists(saves) and not saves.is_dir():
         raise WorkdirError(f"--workdir={workdir}: {saves} is no folder; move it away")
