@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from bertflow_jax.checkpoint_paths import refuse_path
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.step_names import UNFINISHED_SAVE, is_step
 from bertflow_jax.workdir_lock import run_at_work
@@ -65,6 +66,7 @@ class LocalSteps:
 
     def ready(self) -> None:
         """Raise WorkdirError where a step may not be written."""
+        refuse_path(self.folder, f"checkpoints in {self.folder}")
         if self._check is not None:
             self._check()
 
@@ -73,8 +75,9 @@ class LocalSteps:
 
         Raises:
           CheckpointError: they are damaged (RemoteSteps).
-          WorkdirError: they cannot be fetched (RemoteSteps).
+          WorkdirError: they cannot be fetched (RemoteSteps), or not be read below such a path.
         """
+        refuse_path(self.folder, f"checkpoints in {self.folder}", reading=True)
         return self.folder / str(step)
 
     def written(self, step: int) -> None:

@@ -6,6 +6,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from bertflow_jax.checkpoint_paths import refuse_path
+from bertflow_jax.deletable import check_deletable
 from bertflow_jax.errors import ConfigError, WorkdirError
 from bertflow_jax.output_locks import LOCK
 from bertflow_jax.output_places import output_folder, refuse_link
@@ -28,9 +30,9 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
     Raises:
       ConfigError: both flags are given; an address without the extra `gcs`.
       DataNotFoundError: an address in a bucket that does not exist.
-      WorkdirError: as `output_folder`; a file that is replaced is a link; not empty and neither
-        flag given; --overwrite of a folder that holds other things than a run, or that the current
-        or the home folder lies in.
+      WorkdirError: as `output_folder` and `refuse_path`; a file that is replaced is a link; not
+        empty and neither flag given; --overwrite of a folder that holds other things than a run,
+        that the current or the home folder lies in, or that cannot be emptied.
     """
     if resume and overwrite:
         raise ConfigError("--resume and --overwrite exclude each other: give one")
@@ -40,12 +42,15 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
         prepare_remote(address, resume=resume, overwrite=overwrite)
         return address
     folder = output_folder(workdir, "--workdir")
+    refuse_path(folder, f"--workdir={workdir}")
     saves = folder / CHECKPOINTS
     if os.path.lexists(saves) and not saves.is_dir():
         raise WorkdirError(f"--workdir={workdir}: {saves} is no folder; move it away")
     if resume or not _holds_a_run(folder):
         for name in () if overwrite else _REPLACED:  # --overwrite deletes links too
             refuse_link(folder / name, f"--workdir={workdir}: {name}")
+        if overwrite:
+            check_deletable(folder, f"--workdir={workdir} --overwrite")
         return folder
     if not overwrite:
         raise WorkdirError(
@@ -60,6 +65,7 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
             f"--workdir={workdir} --overwrite would delete a folder that is no run's, for it has "
             f"neither checkpoints of ours nor {METRICS_FILE}; empty it yourself, or name another"
         )
+    check_deletable(folder, f"--workdir={workdir} --overwrite")
     return folder
 
 
@@ -68,10 +74,10 @@ def _holds_a_run(folder: Path) -> bool:
 
     Killed inside that save, it leaves the save's temporary folder.
     """
-    if not {path.name for path in folder.iterdir()} <= _BEFORE_A_CHECKPOINT:
+    if not set(_names(folder)) <= _BEFORE_A_CHECKPOINT:
         return True
     saves = folder / CHECKPOINTS
-    return saves.is_dir() and any(UNFINISHED_SAVE not in path.name for path in saves.iterdir())
+    return saves.is_dir() and any(UNFINISHED_SAVE not in name for name in _names(saves))
 
 
 def folder_to_save(folder: str | os.PathLike[str], flag: str = "--output") -> Path:
@@ -93,17 +99,27 @@ def _is_run(folder: Path) -> bool:
     """Return whether a run has been in a folder: it may have been one of the user's, mistyped."""
     saves = folder / CHECKPOINTS
     return (folder / METRICS_FILE).is_file() or (
-        saves.is_dir()
-        and any(is_step(path.name) or UNFINISHED_SAVE in path.name for path in saves.iterdir())
+        saves.is_dir() and any(is_step(name) or UNFINISHED_SAVE in name for name in _names(saves))
     )
+
+
+def _names(folder: Path) -> list[str]:
+    """Return what lies in a folder of a run; raises WorkdirError where that cannot be known."""
+    try:
+        return os.listdir(folder)
+    except OSError as error:
+        raise WorkdirError(
+            f"{folder} cannot be read: {error.strerror}; mend that, or name another folder"
+        ) from error
 
 
 def clear_workdir(folder: Path) -> None:
     """Delete what is in a folder, not the folder itself (it may be a link or a mount).
 
     Raises:
-      WorkdirError: something in it cannot be deleted.
+      WorkdirError: something in it cannot be deleted; where that can be known before, nothing is.
     """
+    check_deletable(folder, f"--workdir={folder}")
     try:
         for path in [path for path in folder.iterdir() if path.name != LOCK]:
             if path.is_dir() and not path.is_symlink():

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from bertflow_jax.checkpoint_paths import refuse_path
 from bertflow_jax.errors import DataNotFoundError, WorkdirError
 from bertflow_jax.remote.address import Address
 from bertflow_jax.remote.bucket import BucketFolder
@@ -97,7 +98,12 @@ class ReadWorkdir:
     """
 
     def __init__(self, address: Address):
-        """Make the folder; nothing is downloaded yet."""
+        """Make the folder; nothing is downloaded yet.
+
+        Raises:
+          WorkdirError: it cannot be made, or no checkpoint can be saved below its path.
+        """
+        refuse_path(Path(tempfile.gettempdir()), "the folder of temporary files (TMPDIR)")
         self._bucket = BucketFolder(address)
         self.folder = temporary_folder()
         self.steps = RemoteSteps(self._bucket, self.folder / CHECKPOINTS)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bertflow_jax.checkpoint_paths import refuse_path
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.output_places import output_folder, refuse_link
 from bertflow_jax.reproduce.kept import read_sealed, write_sealed
@@ -41,6 +42,7 @@ def reproduce(options: Options) -> dict[str, Any]:
     """
     table, rows = options.checked()
     output = output_folder(options.output)
+    refuse_path(output, f"--output={options.output}")  # the runs are below it
     name = f"table{table.number}"
     # Also of the scores that are kept, which are read and replaced.
     kept = sorted((output / name).glob("*.json"))

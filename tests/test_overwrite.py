@@ -1,0 +1,117 @@
+"""--overwrite of a folder in which not everything can be deleted. Each test names the bug."""
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from bertflow_jax.errors import WorkdirError
+from bertflow_jax.workdir import clear_workdir, prepare_workdir
+
+FILES = ("metrics.jsonl", "notes/a", "checkpoints/4/state/s", "checkpoints/9/state/s")
+
+
+@contextlib.contextmanager
+def as_a_user():
+    """The superuser may do what the modes of files forbid."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.fixture
+def run():
+    """The folder of a run, of the user who is to be refused."""
+    with as_a_user(), tempfile.TemporaryDirectory() as place:
+        folder = Path(place).resolve() / "run"
+        for name in FILES:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("x")
+        yield folder
+        for path in [folder, *folder.rglob("*")]:
+            if path.is_dir() and not path.is_symlink():
+                path.chmod(0o755)
+
+
+def left(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "said"),
+    [
+        ("checkpoints/9/state", 0o555, "{0}/s cannot be deleted ({0} is read-only), so nothing"),
+        ("checkpoints", 0o555, "{0}/4 cannot be deleted ({0} is read-only), so nothing was"),
+        ("checkpoints/9/state", 0o666, "{0}/s cannot be deleted ({0} is read-only), so nothing"),
+        ("checkpoints/9", 0o333, "{0} cannot be deleted (Permission denied), so nothing was"),
+        ("notes", 0o000, "{0} cannot be deleted (Permission denied), so nothing was; mend that"),
+    ],
+)
+def test_nothing_is_deleted_where_not_all_can_be(run, name, mode, said):
+    """metrics.jsonl and a step were gone when a read-only folder ended the deletion."""
+    (run / name).chmod(mode)
+    for act in (
+        lambda: prepare_workdir(run, resume=False, overwrite=True),
+        lambda: clear_workdir(run),
+    ):
+        with pytest.raises(WorkdirError) as caught:
+            act()
+        assert str(caught.value).startswith(f"--workdir={run}")
+        assert said.format(run / name) in str(caught.value)
+    (run / name).chmod(0o755)
+    assert left(run) == sorted(FILES)
+
+
+def test_a_folder_of_checkpoints_that_cannot_be_listed(run):
+    """A PermissionError of pathlib, with and without --overwrite and --resume."""
+    (run / "checkpoints").chmod(0o000)
+    for overwrite in (False, True):
+        with pytest.raises(WorkdirError, match=r"is not empty|checkpoints cannot be .*denied"):
+            prepare_workdir(run, resume=False, overwrite=overwrite)
+    (run / "metrics.jsonl").unlink()
+    (run / "notes" / "a").rename(run / "metrics.jsonl")
+    (run / "notes").rmdir()
+    with pytest.raises(WorkdirError, match=f"^{run}/checkpoints cannot be read: Permission denied"):
+        prepare_workdir(run, resume=False, overwrite=False)
+
+
+def test_what_can_be_deleted_is(run):
+    """A refusal of an empty folder that is read-only, or of what a link leads to."""
+    (run / "notes" / "a").unlink()
+    (run / "notes").chmod(0o555)
+    fixed = run.parent / "fixed"
+    fixed.mkdir()
+    (fixed / "mine").touch()
+    fixed.chmod(0o555)
+    (run / "link").symlink_to(fixed)
+    try:
+        clear_workdir(prepare_workdir(run, resume=False, overwrite=True))
+        assert list(run.iterdir()) == []
+        assert (fixed / "mine").exists()
+    finally:
+        fixed.chmod(0o755)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can be two users")
+def test_a_sticky_folder_with_a_file_of_another(run):
+    """Found out half way, as with a folder that is read-only."""
+    (run / "notes").chmod(0o1777)
+    run.parent.chmod(0o755)
+    os.seteuid(0)
+    os.chown(run / "notes" / "a", 12345, 12345)
+    os.chown(run / "notes", 12345, 12345)
+    os.seteuid(65534)
+    with pytest.raises(WorkdirError, match=f"{run}/notes/a .*belongs to another user.* sticky"):
+        clear_workdir(run)
+    os.seteuid(0)
+    os.chown(run / "notes", 65534, 65534)
+    os.chown(run / "notes" / "a", 65534, 65534)
+    os.seteuid(65534)
+    assert left(run) == sorted(FILES)
