@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bertflow_jax.embedding_checks import check_results
 from bertflow_jax.errors import InputError
+from bertflow_jax.jax_settings import own_settings
 
 STEP_ROWS = 8192  # rows of one step: bounds the float64 copies
 
@@ -53,6 +54,12 @@ def single_parameters(
             "the embeddings to an ordinary size before the fit, or use transform"
         )
     return params
+
+
+@own_settings()
+def arrays_on_device(params: dict[str, NDArray[np.float32]]) -> dict[str, jax.Array]:
+    """Return the parameters of `affine_transform` as JAX's arrays, of the same shapes."""
+    return {name: jnp.asarray(array) for name, array in params.items()}
 
 
 def times(rows: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:
