@@ -53,5 +53,5 @@ if __name__ == "__main__":
     if _named:
         # The flags beside it are those of the command that is meant.
         del sys.argv[1:]
-        cli.run(lambda: _refuse(_named[0]))
-    cli.run(main)
+        cli.run(lambda: _refuse(_named[0]), computes=False)
+    cli.run(main, computes=False)

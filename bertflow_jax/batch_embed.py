@@ -28,6 +28,7 @@ from bertflow_jax.data.texts import check_text, iter_texts
 from bertflow_jax.data.tokens import OVERFLOW, TextTokenizer, TokenRows
 from bertflow_jax.encoder.embedding import unit_length
 from bertflow_jax.errors import ConfigError, InputError, shown
+from bertflow_jax.jax_settings import own_settings, refuse_fork
 
 _log = logging.getLogger(__name__)
 EmbedFn = Callable[..., jax.Array]  # `SentenceEncoder.embed_fn`
@@ -45,6 +46,7 @@ class BatchEmbedder:
       cut: texts so far that were longer than the maximum length.
     """
 
+    @own_settings()
     def __init__(self, embed_fn: EmbedFn, params: Any, tokenizer: TextTokenizer, dtype: str):
         """Put the parameters on the devices; nothing is compiled yet.
 
@@ -74,6 +76,7 @@ class BatchEmbedder:
         """Return the shapes compiled so far, in order; encoders of one architecture share them."""
         return tuple(self._traced)
 
+    @own_settings()
     def warmup(self, batch_size: int | None) -> tuple[tuple[int, int], ...]:
         """Compile (or load from the compilation cache) every shape; return the shapes."""
         shapes = self.shapes(batch_size).all()
@@ -108,6 +111,7 @@ class BatchEmbedder:
             not finite, and with on_overflow="error" a text that is too long.
           ConfigError: an unknown on_overflow.
         """
+        refuse_fork()  # before a thread tokenizes
         if not isinstance(on_overflow, str) or on_overflow not in OVERFLOW:
             raise ConfigError(f"on_overflow={shown(on_overflow)}: one of {', '.join(OVERFLOW)}")
         normalize = check_switch(normalize, "normalize")
@@ -169,6 +173,7 @@ class BatchEmbedder:
             return failed
         return thread.submit(self._tokenizer, checked, part[0][0] if part else 0)
 
+    @own_settings()
     def _embed(self, ids: Sequence[np.ndarray], shapes: BatchShapes, normalize: bool) -> np.ndarray:
         vectors = np.empty((len(ids), self.dimension), np.float32)
         waiting: collections.deque[tuple[TokenBatch, jax.Array]] = collections.deque()

@@ -9,15 +9,13 @@ One folder a step under WORKDIR/checkpoints/, with separate items:
     encoder    identity of the encoder (digests of weights and tokenizer, pooling, max length)
     manifest   which text was used
 
-A run that trains the encoder has other arrays: see `training.supervised_run`.
-
-A step is written under a temporary name and renamed when complete. A damaged step is noticed by
-the digests of its arrays as well as by what orbax itself finds.
+A run that trains the encoder has other arrays: see `training.supervised_run`. A step is written
+under a temporary name and renamed when complete. A damaged one is noticed by the digests of its
+arrays as well as by what orbax itself finds.
 
 `save` copies the arrays and returns; one background thread makes the digests, writes and then
-deletes older steps. That thread is ours and not orbax's `AsyncCheckpointer`: with that one digests
-and the serialisation of records stay in the caller, deleting has to wait for the caller to come
-back, and an error is logged with its traceback before it is raised.
+deletes older steps. It is ours, not orbax's `AsyncCheckpointer`: with that one digests and records
+stay in the caller, which deleting waits for, and errors are logged with their traceback.
 """
 
 import logging
@@ -36,6 +34,7 @@ from bertflow_jax.checkpoint_records import Records as Records
 from bertflow_jax.checkpoint_steps import LocalSteps
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import CheckpointError, WorkdirError, not_hiding, refusal
+from bertflow_jax.jax_settings import refuse_x64
 from bertflow_jax.scores import Score, best_steps, recorded_score
 
 _log = logging.getLogger(__name__)
@@ -99,10 +98,11 @@ class CheckpointStore(CheckpointReader):
           score: of the step; it is added to `records.state`.
 
         Raises:
-          WorkdirError: the save before this one failed; see `wait`.
+          WorkdirError: the save before this one failed; see `wait`. ConfigError: float64 is on.
         """
         if set(arrays) & set(RECORD_NAMES):
             raise AssertionError(f"items of arrays may not be named like records: {set(arrays)}")
+        refuse_x64()
         host = parallel.to_host(arrays)
         distributed.share(lambda: self._begin(host, records, score))
 

@@ -15,6 +15,7 @@ from bertflow_jax.checkpoint_steps import LocalSteps
 from bertflow_jax.checkpoint_walk import asked_for, damaged, first_good, gone, the_one
 from bertflow_jax.digests import tree_digest
 from bertflow_jax.errors import CheckpointError
+from bertflow_jax.jax_settings import refuse_x64
 from bertflow_jax.paths import user_path
 from bertflow_jax.scores import Score, best_steps, recorded_score
 from bertflow_jax.workdir import CHECKPOINTS
@@ -106,7 +107,9 @@ class CheckpointReader:
 
         Raises:
           CheckpointError: a record or an item is damaged, or has other shapes.
+          ConfigError: float64 is on.
         """
+        refuse_x64()
         records = self.records(step)
         device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         target = jax.tree.map(

@@ -39,6 +39,7 @@ from bertflow_jax.interrupt import (
     was_pressed,
     was_terminated,
 )
+from bertflow_jax.jax_variables import explained, refuse_variables
 from bertflow_jax.made_folders import folders_undone
 from bertflow_jax.streams import steady_streams
 from bertflow_jax.version import __version__
@@ -78,15 +79,18 @@ def take_command(commands: Mapping[str, str]) -> str:
     sys.exit(_report(f"{what}: give {names} as the first word (--help tells of them)"))
 
 
-def run(main: Callable[[], None]) -> NoReturn:
-    """Parse the command line into absl's FLAGS, call main() and exit."""
+def run(main: Callable[[], None], *, computes: bool = True) -> NoReturn:
+    """Parse the command line into absl's FLAGS, call main() and exit.
+
+    `computes`: with JAX, whose variables are then looked at first.
+    """
     steady_streams()
     try:
         os.getcwd()
     except FileNotFoundError:
         sys.exit(_report("the current folder was deleted; change to one that is there"))
     with heeded():
-        app.run(lambda _: _call(main), flags_parser=_parse)
+        app.run(lambda _: _call(main, computes), flags_parser=_parse)
     raise AssertionError("absl's app.run always exits")
 
 
@@ -108,11 +112,13 @@ def version_line() -> str:
     return f"bertflow_jax {__version__} ({jax}, Python {platform.python_version()})"
 
 
-def _call(main: Callable[[], None]) -> int:
+def _call(main: Callable[[], None], computes: bool = True) -> int:
     # The program's own messages are shown; JAX's and matplotlib's only from warnings on.
     logging.getLogger("bertflow_jax").setLevel(logging.INFO)
     try:
         with folders_undone(), _warnings_logged():
+            if computes:
+                refuse_variables()
             main()
             sys.stdout.flush()
     except BaseException as error:
@@ -162,6 +168,7 @@ def _fail(error: BaseException) -> int:
 
     One of several processes does not wait for others that have not failed.
     """
+    error = explained(error)
     # Without that module there is one process; loading it loads JAX.
     distributed = sys.modules.get("bertflow_jax.distributed")
     if distributed is not None:

@@ -1,7 +1,7 @@
 """How a `SentenceEncoder` is loaded and saved: folders, the Hub, workdirs."""
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bertflow_jax.embed_functions import pure_of
 from bertflow_jax.encoder.folder import has_postprocess
@@ -13,6 +13,12 @@ from bertflow_jax.workdir import folder_to_save
 if TYPE_CHECKING:
     from bertflow_jax.embed import SentenceEncoder
     from bertflow_jax.integrations.model_card import Card
+
+
+def _made_again(
+    cls: type["SentenceEncoder"], encoder: Encoder, processor: PostProcessor
+) -> "SentenceEncoder":
+    return cls(encoder, processor.pure(), processor)
 
 
 class SavedEncoders:
@@ -33,6 +39,12 @@ class SavedEncoders:
 
         def with_postprocess(self, processor: PostProcessor) -> "SentenceEncoder":
             """Return an encoder whose vectors go through a post-processor as well."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle and copy: what it is made of; the compiled functions are made anew."""
+        if self.processor is None:
+            return type(self), (self.encoder, self._postprocess)
+        return _made_again, (type(self), self.encoder, self.processor)
 
     @classmethod
     def from_pretrained(

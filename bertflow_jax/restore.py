@@ -15,6 +15,7 @@ from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.origin import encoder_origin
 from bertflow_jax.errors import CheckpointError, DataNotFoundError, InputError, shown
 from bertflow_jax.flow.glow import init_variables
+from bertflow_jax.jax_settings import run_settings
 from bertflow_jax.paths import file_kind, user_path
 from bertflow_jax.postprocess.flow import Flow
 from bertflow_jax.remote.address import remote_address
@@ -45,6 +46,7 @@ class Run:
     metrics_path: Path | None
 
 
+@run_settings()
 def load_run(
     workdir: str | os.PathLike[str], step: int | str | None = None, scratch: Path | None = None
 ) -> Run:

@@ -24,6 +24,7 @@ from bertflow_jax.flow.conditioner import Conditioner
 from bertflow_jax.flow.coupling import AdditiveCoupling, AffineCoupling, split_sizes
 from bertflow_jax.flow.factor_out import FactorOut
 from bertflow_jax.flow.permutation import PLULinear, Reverse, init_plu
+from bertflow_jax.jax_settings import random_key
 
 Variables = dict[str, Any]
 
@@ -179,7 +180,7 @@ def init_variables(config: FlowConfig, features: int, seed: int) -> Variables:
     """
     config.validate()
     check_features(features, config)
-    return _compiled(dataclasses.astuple(config), features)[0](jax.random.key(seed))
+    return _compiled(dataclasses.astuple(config), features)[0](random_key(seed))
 
 
 def fit_variables(config: FlowConfig, variables: Variables, x: jax.Array) -> Variables:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +14,7 @@ from bertflow_jax.errors import CheckpointError, InputError
 from bertflow_jax.postprocess.affine_functions import (
     STEP_ROWS,
     affine_transform,
+    arrays_on_device,
     by_rows,
     iterable_of_batches,
     rank_of,
@@ -231,7 +231,7 @@ class AffineProcessor(HubFolder, SklearnApi):
         """
         mean, matrix, _ = self._fitted()
         params = single_parameters(mean, matrix, self.name)
-        return PureTransform(self.name, affine_transform, jax.tree.map(jnp.asarray, params))
+        return PureTransform(self.name, affine_transform, arrays_on_device(params))
 
     def _fitted(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         if self._mean is None or self._matrix is None or self._inverse is None:

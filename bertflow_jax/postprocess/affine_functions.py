@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bertflow_jax.embedding_checks import check_results
 from bertflow_jax.errors import InputError, shown
+from bertflow_jax.jax_settings import own_settings
 
 STEP_ROWS = 8192  # rows of one step: bounds the float64 copies
 
@@ -64,6 +65,12 @@ def iterable_of_batches(batches: Any) -> Iterator[Any]:
         return iter(batches)
     except TypeError as error:  # also of an array of no dimension, which is an Iterable
         raise InputError(f"batches={shown(batches)}: {wanted}") from error
+
+
+@own_settings()
+def arrays_on_device(params: dict[str, NDArray[np.float32]]) -> dict[str, jax.Array]:
+    """Return the parameters of `affine_transform` as JAX's arrays, of the same shapes."""
+    return {name: jnp.asarray(array) for name, array in params.items()}
 
 
 def times(rows: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from bertflow_jax.checks import check_count
 from bertflow_jax.errors import InputError, shown
+from bertflow_jax.jax_settings import own_settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,11 +89,12 @@ class PostProcessor(Protocol):
         """Return `transform` as a pure function of parameters and embeddings."""
 
 
+@own_settings()
 def normal_rows(key: jax.Array, n: int, features: int) -> jax.Array:
     """Draw float32[n, features] from N(0, I); raises InputError for a key or an n that is none."""
     rows = check_count(n, "n", 0)
     try:
-        return jax.random.normal(key, (rows, features))
+        return jax.random.normal(key, (rows, features), np.float32)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"key must be one JAX random key, as jax.random.key(0), not {type(key).__name__}"

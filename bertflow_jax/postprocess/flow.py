@@ -11,17 +11,18 @@ import numpy as np
 from bertflow_jax.checks import check_switch
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
 from bertflow_jax.embedding_checks import check_embeddings, check_examples
+from bertflow_jax.jax_settings import own_settings
 from bertflow_jax.postprocess.base import PureTransform, normal_rows
 from bertflow_jax.postprocess.column_names import check_columns, column_names
 from bertflow_jax.postprocess.flow_folder import read_flow, write_flow
 from bertflow_jax.postprocess.flow_functions import (
     check_variables,
-    compiled_flow,
     in_few_shapes,
     loaded_glow,
     own_config,
     own_record,
     pure_flow,
+    sampled,
 )
 from bertflow_jax.postprocess.hub_folder import HubFolder
 from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
@@ -144,6 +145,7 @@ class Flow(HubFolder, SklearnApi):
         self._names = names
         return self
 
+    @own_settings()
     def fit_examples(
         self, embeddings: np.ndarray, rows: np.ndarray, *, progress: bool = False
     ) -> Self:
@@ -168,8 +170,7 @@ class Flow(HubFolder, SklearnApi):
         config = Config(seed=self.seed, flow=self.config, train=self.train)
         data = prepare_data(embeddings, rows, held_out=0.0, seed=self.seed)
         result = run_fit(config, data, initial_state(config, data), progress=progress)
-        # Copies of its own: the caller's may be changed for the next flow, which would make these
-        # variables those of another shape.
+        # Copies of its own: the caller may change those for a next flow, of another shape.
         self.config, self.train = dataclasses.replace(self.config), dataclasses.replace(self.train)
         self._variables, self._features = result.state.variables, data.features
         self._names = self._fitted_on = None
@@ -203,8 +204,7 @@ class Flow(HubFolder, SklearnApi):
           InputError: `key` is no random key, or `n` no integer >= 0.
         """
         variables, features = self._fitted()
-        latents = normal_rows(key, n, features)
-        return np.asarray(loaded_glow().bijector(self.config, variables, features).inverse(latents))
+        return sampled(self.config, variables, normal_rows(key, n, features))
 
     @property
     def distribution(self) -> Any:
@@ -257,4 +257,4 @@ class Flow(HubFolder, SklearnApi):
         if what != "inverse":
             check_columns(rows, self._names)
         rows = check_embeddings(rows, features)
-        return in_few_shapes(compiled_flow(what, self.config), variables, rows, what)
+        return in_few_shapes(what, self.config, variables, rows)

@@ -13,6 +13,7 @@ from bertflow_jax.checks import check_count
 from bertflow_jax.config import FlowConfig
 from bertflow_jax.embedding_checks import check_results
 from bertflow_jax.errors import InputError, shown
+from bertflow_jax.jax_settings import own_settings
 from bertflow_jax.postprocess.expected_arrays import check_arrays
 
 _MOST = 2**31 - 1  # sizes on the device are int32
@@ -69,15 +70,14 @@ def _compiled(what: str, fields: tuple[Any, ...]) -> Callable[[Any, Any], jax.Ar
     return jax.jit(_pure(what, fields))
 
 
-def in_few_shapes(
-    compiled: Callable[[Any, Any], jax.Array], variables: Any, rows: np.ndarray, what: str
-) -> np.ndarray:
-    """Return a compiled function of rows float32[N, D], in calls of a few fixed shapes.
+@own_settings()
+def in_few_shapes(what: str, config: FlowConfig, variables: Any, rows: np.ndarray) -> np.ndarray:
+    """Return what `compiled_flow` makes of rows float32[N, D], in calls of a few fixed shapes.
 
     Raises:
       InputError: as `check_results`.
     """
-    parts = []
+    compiled, parts = compiled_flow(what, config), []
     for start in range(0, max(len(rows), 1), _ROWS):
         part = rows[start : start + _ROWS]
         size = min(_ROWS, 1 << max(0, len(part) - 1).bit_length())
@@ -88,6 +88,13 @@ def in_few_shapes(
     return np.concatenate(parts)
 
 
+@own_settings()
+def sampled(config: FlowConfig, variables: Any, latents: jax.Array) -> np.ndarray:
+    """Return the embeddings float32[n, D] of latents float32[n, D]."""
+    return np.asarray(loaded_glow().bijector(config, variables, latents.shape[-1]).inverse(latents))
+
+
+@own_settings()
 def expected_variables(config: FlowConfig, features: int) -> dict[str, jax.ShapeDtypeStruct]:
     """Return the arrays of a flow over D dimensions, as `params/...` -> shape and type.
 

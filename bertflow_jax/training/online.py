@@ -20,6 +20,7 @@ from bertflow_jax.config import Config
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES
 from bertflow_jax.encoder.embedding import EmbedFn, make_embed_fn
+from bertflow_jax.jax_settings import random_key
 from bertflow_jax.training.accumulate import accumulated
 from bertflow_jax.training.fit import FitData, example_order, flow_mode, split_examples
 from bertflow_jax.training.losses import BitsPerDim
@@ -136,7 +137,7 @@ def make_online_step(
             x = u.reshape(examples, texts, features)
             return gradient(state.variables["params"], constants, x, dropout_key)
 
-        key = jax.random.fold_in(jax.random.key(config.seed), state.step)
+        key = jax.random.fold_in(random_key(config.seed), state.step)
         batch = (input_ids, attention_mask)
         direction = accumulated(compute, batch, config.train.accumulate, key)
         params, unravel = ravel_pytree(state.variables["params"])

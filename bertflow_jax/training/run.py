@@ -18,6 +18,7 @@ from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.hub import MINI_BERT
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.flow.glow import check_features
+from bertflow_jax.jax_settings import run_settings
 from bertflow_jax.paths import user_path
 from bertflow_jax.scores import HELD_OUT, Score
 from bertflow_jax.supervision_config import comma_separated
@@ -50,6 +51,7 @@ _log = logging.getLogger(__name__)
 _FEW_SENTENCES = 500
 
 
+@run_settings(training=True)
 def train(
     config: Config,
     workdir: str | Path,

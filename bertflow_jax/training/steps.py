@@ -15,6 +15,7 @@ from jax.flatten_util import ravel_pytree
 from bertflow_jax import batch_axis
 from bertflow_jax.config import FlowConfig
 from bertflow_jax.flow.glow import Glow
+from bertflow_jax.jax_settings import random_key
 from bertflow_jax.training.accumulate import accumulated
 from bertflow_jax.training.losses import BitsPerDim, bits_per_dim
 
@@ -149,7 +150,7 @@ def make_run_steps(
 
         def body(i: jax.Array, carry: Any) -> Any:
             params, opt_state, history = carry
-            step_key = jax.random.fold_in(jax.random.key(seed), state.step + i)
+            step_key = jax.random.fold_in(random_key(seed), state.step + i)
 
             def compute(examples: jax.Array, key: jax.Array | None) -> tuple[jax.Array, BitsPerDim]:
                 return gradient(unravel(params), constants, embeddings[examples], key)

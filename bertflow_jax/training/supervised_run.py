@@ -16,6 +16,7 @@ from bertflow_jax.data.supervision import LabelledPairs, load_dev_pairs, load_tr
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.pretrained import Encoder
 from bertflow_jax.errors import CheckpointError, DataNotFoundError
+from bertflow_jax.jax_settings import run_settings
 from bertflow_jax.remote.address import Address
 from bertflow_jax.scores import Score
 from bertflow_jax.training.fit import planned_steps
@@ -70,6 +71,7 @@ class SupervisedResult:
         return f"step {self.step}: encoder of step {self.saved_step}{dev}: {self.encoder_folder}"
 
 
+@run_settings(training=True)
 def train_encoder(
     config: Config,
     workdir: str | Path,
@@ -94,11 +96,10 @@ def train_encoder(
     config = absolute_paths(config.validate())
     place = shared_workdir(workdir, resume=resume, overwrite=overwrite)
     if overwrite:
-        section = config.supervision
-        paths = {"supervision.path": section.path, "supervision.dev_path": section.dev_path}
-        check_inputs_outside(
-            place, {**paths, "encoder.path": config.encoder.path, "cache_dir": config.cache_dir}
-        )
+        named = {"encoder.path": config.encoder.path, "cache_dir": config.cache_dir}
+        named["supervision.path"] = config.supervision.path
+        named["supervision.dev_path"] = config.supervision.dev_path
+        check_inputs_outside(place, named)
     loss = supervised_part(config)
     use_compilation_cache()
     pairs, (dev_pairs, metric), encoder = distributed.together(

@@ -25,6 +25,7 @@ from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES
 from bertflow_jax.encoder.embedding import make_embed_fn
 from bertflow_jax.encoder.pretrained import Encoder
+from bertflow_jax.jax_settings import random_key
 from bertflow_jax.training.processes import restore_shared
 from bertflow_jax.training.supervised_batches import PairBatch, PairBatches
 from bertflow_jax.training.supervised_dev import BestDev
@@ -72,7 +73,7 @@ class Experiment:
 
     def start(self, batches: PairBatches) -> tuple[SupervisedState, FlowStart]:
         """Return the first state."""
-        state = distributed.share_arrays(self.blank(jax.random.key(self._config.seed)))
+        state = distributed.share_arrays(self.blank(random_key(self._config.seed)))
         if self._config.objective != "joint":
             return state, FlowStart()
         flow, flow_opt_state, start = start_flow(
@@ -90,7 +91,7 @@ class Experiment:
         self, store: CheckpointStore, check: Callable[[Records], None], best: BestDev | None
     ) -> tuple[SupervisedState, FlowStart, BestDev | None]:
         """Return the newest good state with what was recorded beside it."""
-        wanted = checkpoint_arrays(jax.eval_shape(self.blank, jax.random.key(0)))
+        wanted = checkpoint_arrays(jax.eval_shape(self.blank, random_key(0)))
         arrays, record = restore_shared(store, wanted, check)
         _log.info("resumed from step %d", record["step"])
         if record["planned_steps"] != self._total:

@@ -23,6 +23,7 @@ from bertflow_jax import batch_axis
 from bertflow_jax.config import Config
 from bertflow_jax.encoder.embedding import EmbedFn
 from bertflow_jax.flow.glow import Glow
+from bertflow_jax.jax_settings import random_key
 from bertflow_jax.training.accumulate import accumulated
 from bertflow_jax.training.losses import bits_per_dim
 from bertflow_jax.training.optimizer import make_optimizer
@@ -150,7 +151,7 @@ def make_train_step(
             params, constants = state.flow["params"], constants_of(state.flow)
             return grads, loss, part, flow_gradient(params, constants, *flow_inputs(u, key))
 
-        key = jax.random.fold_in(jax.random.key(config.seed), state.step)
+        key = jax.random.fold_in(random_key(config.seed), state.step)
         parts = accumulated(compute, batch, config.train.accumulate, key)
         grads, loss, part, flow_direction = batch_axis.mean(parts)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)

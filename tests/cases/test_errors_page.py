@@ -311,6 +311,27 @@ def test_a_full_disk_as_standard_output(place):
 
 
 @pytest.mark.parametrize(
+    "given",
+    [
+        "JAX_ENABLE_X64=1",
+        "JAX_ENABLE_X64=maybe",
+        "JAX_PLATFORMS=tpu without a TPU",
+        "JAX_THREEFRY_PARTITIONABLE=0",
+    ],
+)
+def test_a_variable_of_jax(given, place):
+    """tests/test_jax_settings.py has more commands."""
+    row = next(row for row in ROWS if row.given == given)
+    name, _, value = given.split()[0].partition("=")
+    before = listing(place)
+    done = _real(f"python train.py {SMALL.format('run')}", place, **{name: value})
+    assert done.returncode == row.code, done.stderr
+    assert row.is_said_in(done.stderr), done.stderr
+    assert "Traceback" not in done.stderr
+    assert listing(place) == before
+
+
+@pytest.mark.parametrize(
     ("given", "number"),
     [("Ctrl-C", signal.SIGINT), ("SIGTERM where there is nothing to save", signal.SIGTERM)],
 )
@@ -340,6 +361,10 @@ SPECIAL = {
     "SIGTERM where there is nothing to save": test_a_command_that_is_stopped,
     "a reader that has gone, as after … head -1": test_a_reader_that_has_gone,
     "a full disk as standard output": test_a_full_disk_as_standard_output,
+    "JAX_ENABLE_X64=1": test_a_variable_of_jax,
+    "JAX_ENABLE_X64=maybe": test_a_variable_of_jax,
+    "JAX_PLATFORMS=tpu without a TPU": test_a_variable_of_jax,
+    "JAX_THREEFRY_PARTITIONABLE=0": test_a_variable_of_jax,
 }
 
 
