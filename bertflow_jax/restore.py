@@ -83,6 +83,11 @@ def load_run(
     folder = user_path(workdir, "--workdir").absolute()
     if file_kind(folder) != "folder":
         raise DataNotFoundError(f"--workdir {folder} not found: name the folder train.py wrote")
+    if not (folder / CHECKPOINTS).is_dir() and (folder / "config.json").is_file():
+        raise DataNotFoundError(
+            f"--workdir {folder} is the folder of an encoder, not of a run: give it as --encoder, "
+            "in Python to SentenceEncoder.from_pretrained"
+        )
     metrics = folder / METRICS_FILE
     return _load(CheckpointStore(folder), str(folder), step, metrics if metrics.is_file() else None)
 

@@ -11,7 +11,7 @@ import pytest
 from bertflow_jax.config import Config, DataConfig, EncoderConfig, FlowConfig, TrainConfig
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.origin import encoder_origin
-from bertflow_jax.errors import CheckpointError, InputError
+from bertflow_jax.errors import CheckpointError, DataNotFoundError, InputError
 from bertflow_jax.postprocess import Center, Compose, Flow, load
 from bertflow_jax.restore import load_run
 from bertflow_jax.training.run import train
@@ -73,6 +73,13 @@ def test_other_weights_are_refused(run, saved, tmp_path):
     flow = Flow.from_variables(run.flow.config, run.flow.variables, 256, fitted_on=other)
     with pytest.raises(InputError, match=r"another encoder: its weights \(fine-tuned or replaced"):
         same.with_postprocess(flow)
+
+
+def test_a_saved_encoder_is_no_run(run, tmp_path):
+    """Bug: "train first", where the run had been trained and saved."""
+    run.encoder.with_postprocess(run.flow).save_pretrained(tmp_path)
+    with pytest.raises(DataNotFoundError, match=r"not of a run: give it as --encoder, in Python"):
+        SentenceEncoder.from_checkpoint(tmp_path)
 
 
 def test_vectors_of_anybody_are_not_of_the_run(run, saved):
