@@ -44,6 +44,13 @@ from bertflow_jax.made_folders import folders_undone
 from bertflow_jax.streams import steady_streams
 from bertflow_jax.version import __version__
 
+# python -W error is for the user's own code: an old name in a package of others ends no command.
+for _kind in (DeprecationWarning, PendingDeprecationWarning, FutureWarning):
+    if any(
+        action == "error" and issubclass(_kind, kind) for action, _, kind, *_ in warnings.filters
+    ):
+        warnings.filterwarnings("default", category=_kind, module=r"(?!bertflow_jax\b|__main__)")
+
 flags.DEFINE_bool("version", False, "Print the version and exit.")
 
 _EX_TEMPFAIL = 75  # of sysexits.h: try again

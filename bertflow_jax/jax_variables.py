@@ -5,6 +5,7 @@ JAX is not loaded here: what a variable says is known without the seconds that t
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 
 from bertflow_jax.errors import ConfigError
@@ -22,6 +23,16 @@ def refuse_variables(variables: Mapping[str, str] = os.environ) -> None:
     """Raise ConfigError where JAX would compute in float64."""
     if variables.get("JAX_ENABLE_X64", "").lower() in _TRUE:
         raise ConfigError(X64)
+
+
+def no_docstrings() -> str:
+    """Return why no flow can be used in this process, where Python leaves docstrings out."""
+    if sys.flags.optimize < 2:
+        return ""
+    return (
+        "python -OO (PYTHONOPTIMIZE=2) leaves out docstrings, which tensorflow_probability needs, "
+        "and so every flow; use python or python -O, or unset PYTHONOPTIMIZE"
+    )
 
 
 def explained(

@@ -9,6 +9,7 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 
 from bertflow_jax.doctor.finding import Finding
+from bertflow_jax.jax_variables import no_docstrings
 from bertflow_jax.version import __version__
 
 _PYTHON = (3, 11)
@@ -33,7 +34,7 @@ def find_versions() -> list[Finding]:
     old = f"Python {python} is too old: install 3.11 or newer" if sys.version_info < _PYTHON else ""
     found = [
         Finding("versions", "bertflow_jax", __version__),
-        Finding("versions", "python", python, old),
+        Finding("versions", "python", python, old or no_docstrings()),
         _jaxlib(),
     ]
     return [*found, *(check_requirement(text) for text in requirements())]

@@ -317,9 +317,10 @@ def test_a_full_disk_as_standard_output(place):
         "JAX_ENABLE_X64=maybe",
         "JAX_PLATFORMS=tpu without a TPU",
         "JAX_THREEFRY_PARTITIONABLE=0",
+        "PYTHONOPTIMIZE=2",
     ],
 )
-def test_a_variable_of_jax(given, place):
+def test_a_variable_of_the_environment(given, place):
     """tests/test_jax_settings.py has more commands."""
     row = next(row for row in ROWS if row.given == given)
     name, _, value = given.split()[0].partition("=")
@@ -361,10 +362,11 @@ SPECIAL = {
     "SIGTERM where there is nothing to save": test_a_command_that_is_stopped,
     "a reader that has gone, as after … head -1": test_a_reader_that_has_gone,
     "a full disk as standard output": test_a_full_disk_as_standard_output,
-    "JAX_ENABLE_X64=1": test_a_variable_of_jax,
-    "JAX_ENABLE_X64=maybe": test_a_variable_of_jax,
-    "JAX_PLATFORMS=tpu without a TPU": test_a_variable_of_jax,
-    "JAX_THREEFRY_PARTITIONABLE=0": test_a_variable_of_jax,
+    "JAX_ENABLE_X64=1": test_a_variable_of_the_environment,
+    "JAX_ENABLE_X64=maybe": test_a_variable_of_the_environment,
+    "JAX_PLATFORMS=tpu without a TPU": test_a_variable_of_the_environment,
+    "JAX_THREEFRY_PARTITIONABLE=0": test_a_variable_of_the_environment,
+    "PYTHONOPTIMIZE=2": test_a_variable_of_the_environment,
 }
 
 
