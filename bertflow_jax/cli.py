@@ -92,10 +92,6 @@ def run(main: Callable[[], None], *, computes: bool = True) -> NoReturn:
     `computes`: with JAX, whose variables are then looked at first.
     """
     steady_streams()
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        sys.exit(_report("the current folder was deleted; change to one that is there"))
     with heeded():
         app.run(lambda _: _call(main, computes), flags_parser=_parse)
     raise AssertionError("absl's app.run always exits")

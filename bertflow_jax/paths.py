@@ -139,19 +139,14 @@ def default_cache_dir() -> Path:
     Raises:
       ConfigError: the user has no home folder, as in a container without a user of that number.
     """
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # The specification has a relative one ignored, which would be another folder for every folder
-    # that a command is started in.
-    if base.is_absolute():
-        return base / "bertflow_jax"
-    home = Path(os.path.expanduser("~"))
-    # An empty HOME is the root of the file system to expanduser.
-    if not (os.environ.get("HOME", "unset") and home.is_absolute() and os.path.isdir(home)):
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "bertflow_jax"
+    except RuntimeError as error:
         raise ConfigError(
             "the home folder, where computed things are kept, is not known; set XDG_CACHE_HOME, or "
-            "HOME, to a folder by its absolute path"
-        )
-    return home / ".cache" / "bertflow_jax"
+            "HOME, to a folder"
+        ) from error
 
 
 def compilation_cache_dir() -> Path | None:

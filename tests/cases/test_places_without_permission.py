@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -16,7 +14,6 @@ from bertflow_jax.checkpoint import CheckpointStore, Records
 from bertflow_jax.config import DataConfig
 from bertflow_jax.data.text import load_text
 from bertflow_jax.errors import ConfigError
-from bertflow_jax.paths import default_cache_dir
 from bertflow_jax.postprocess import Center, load
 from bertflow_jax.workdir import prepare_workdir
 
@@ -78,37 +75,3 @@ def test_other_names_are_as_good_as_any(name, tmp_path):
     like = {"flow": {"a": jnp.zeros(3)}}
     arrays, _ = CheckpointStore(tmp_path / "[w]").restore(1, lambda records: like)
     np.testing.assert_array_equal(arrays["flow"]["a"], [0, 1, 2])
-
-
-@pytest.mark.parametrize("variable", ["HOME", "XDG_CACHE_HOME"])
-@pytest.mark.parametrize("value", ["", "relative", "./x"])
-def test_a_cache_is_where_somebody_has_named(variable, value, tmp_path, monkeypatch):
-    """Bug: /.cache for an empty HOME, a cache in every current folder for a relative one."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setenv(variable, value)
-    if variable == "HOME":
-        with pytest.raises(ConfigError, match="by its absolute path"):
-            default_cache_dir()
-    else:
-        assert default_cache_dir() == tmp_path / ".cache" / "bertflow_jax"
-    monkeypatch.setenv("HOME", str(tmp_path / "none"))
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    with pytest.raises(ConfigError, match="by its absolute path"):
-        default_cache_dir()
-
-
-@pytest.mark.parametrize("program", ["train.py", "evaluate.py", "-m bertflow_jax.doctor"])
-def test_a_current_folder_that_was_deleted(program, tmp_path):
-    """Bug: FileNotFoundError of os.getcwd, and a doctor who said that all was well."""
-    words = [str(ROOT / word) if word.endswith(".py") else word for word in program.split()]
-    script = f"mkdir gone; cd gone; rmdir ../gone; exec {sys.executable} {' '.join(words)}"
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert done.stderr.endswith(
-        "error: the current folder was deleted; change to one that is there\n"
-    )
-    assert "Traceback" not in done.stderr
