@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bertflow_jax.doctor.finding import Finding
 from bertflow_jax.errors import ConfigError
-from bertflow_jax.paths import compilation_cache_dir, default_cache_dir
+from bertflow_jax.paths import compilation_cache_dir, default_cache_dir, user_path
 
 _LEAST = 100 * 2**20  # bytes: less room than a small encoder and its compiled programs take
 
@@ -83,5 +83,4 @@ def _xla() -> Path | None:
 
 
 def _tfds() -> Path:
-    given = os.environ.get("TFDS_DATA_DIR")
-    return Path(given or Path.home() / "tensorflow_datasets").expanduser()
+    return user_path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets", "TFDS_DATA_DIR")
