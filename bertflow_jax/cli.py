@@ -40,11 +40,13 @@ from bertflow_jax.interrupt import (
     was_terminated,
 )
 from bertflow_jax.made_folders import folders_undone
+from bertflow_jax.paths import lost_folder
 from bertflow_jax.streams import steady_streams
 from bertflow_jax.version import __version__
 
 flags.DEFINE_bool("version", False, "Print the version and exit.")
 
+_HELP = re.compile(r"--?(h|help\w*|\?)")
 _EX_TEMPFAIL = 75  # of sysexits.h: try again
 _STOPPING = 2  # seconds in which several processes stop together after Ctrl-C or SIGTERM
 _FAILING = 10  # the same after an error: all have met it, or this one alone
@@ -64,7 +66,7 @@ def take_command(commands: Mapping[str, str]) -> str:
     if word in commands:
         del sys.argv[1]
         return word
-    if re.fullmatch(r"--?(h|help\w*|\?)", word):
+    if _HELP.fullmatch(word):
         print((sys.modules["__main__"].__doc__ or "").strip())
         _exit_told()
     if re.fullmatch(r"--?version", word):
@@ -78,9 +80,15 @@ def take_command(commands: Mapping[str, str]) -> str:
     sys.exit(_report(f"{what}: give {names} as the first word (--help tells of them)"))
 
 
-def run(main: Callable[[], None]) -> NoReturn:
-    """Parse the command line into absl's FLAGS, call main() and exit."""
+def run(main: Callable[[], None], *, anywhere: bool = False) -> NoReturn:
+    """Parse the command line into absl's FLAGS, call main() and exit.
+
+    Without a current folder nothing but help is given, unless main() does `anywhere`.
+    """
     steady_streams()
+    lost = "" if anywhere else lost_folder()
+    if lost and not any(_HELP.fullmatch(word) or word == "--version" for word in sys.argv[1:]):
+        sys.exit(_report(lost))
     with heeded():
         app.run(lambda _: _call(main), flags_parser=_parse)
     raise AssertionError("absl's app.run always exits")

@@ -115,6 +115,21 @@ def open_to_others(folder: Path) -> str:
     return ""
 
 
+def lost_folder() -> str:
+    """Return why relative paths lead nowhere, and what to do; "" where there is a current folder.
+
+    A shell stays in a folder that another process has deleted, or made anew under the same name.
+    """
+    try:
+        os.getcwd()
+    except OSError as error:
+        return (
+            f"the current folder is not there any more ({error.strerror}); go to one that is: "
+            'cd "$PWD" where it was made anew, else cd to another'
+        )
+    return ""
+
+
 def home_folder() -> Path:
     """Return the user's home folder, as HOME or else the system names it; it may not be there.
 

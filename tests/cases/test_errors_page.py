@@ -339,6 +339,7 @@ SPECIAL = {
     "SIGTERM where there is nothing to save": test_a_command_that_is_stopped,
     "a reader that has gone, as after … head -1": test_a_reader_that_has_gone,
     "a full disk as standard output": test_a_full_disk_as_standard_output,
+    "a current folder that was deleted": "tests/test_current_folder.py",
 }
 
 
