@@ -41,6 +41,7 @@ from bertflow_jax.interrupt import (
 )
 from bertflow_jax.jax_variables import explained, refuse_variables
 from bertflow_jax.made_folders import folders_undone
+from bertflow_jax.paths import lost_folder
 from bertflow_jax.streams import steady_streams
 from bertflow_jax.version import __version__
 
@@ -53,6 +54,7 @@ for _kind in (DeprecationWarning, PendingDeprecationWarning, FutureWarning):
 
 flags.DEFINE_bool("version", False, "Print the version and exit.")
 
+_HELP = re.compile(r"--?(h|help\w*|\?)")
 _EX_TEMPFAIL = 75  # of sysexits.h: try again
 _STOPPING = 2  # seconds in which several processes stop together after Ctrl-C or SIGTERM
 _FAILING = 10  # the same after an error: all have met it, or this one alone
@@ -72,7 +74,7 @@ def take_command(commands: Mapping[str, str]) -> str:
     if word in commands:
         del sys.argv[1]
         return word
-    if re.fullmatch(r"--?(h|help\w*|\?)", word):
+    if _HELP.fullmatch(word):
         print((sys.modules["__main__"].__doc__ or "").strip())
         _exit_told()
     if re.fullmatch(r"--?version", word):
@@ -86,12 +88,18 @@ def take_command(commands: Mapping[str, str]) -> str:
     sys.exit(_report(f"{what}: give {names} as the first word (--help tells of them)"))
 
 
-def run(main: Callable[[], None], *, computes: bool = True) -> NoReturn:
+def run(main: Callable[[], None], *, computes: bool = True, anywhere: bool = False) -> NoReturn:
     """Parse the command line into absl's FLAGS, call main() and exit.
 
-    `computes`: with JAX, whose variables are then looked at first.
+    Args:
+      main: the command.
+      computes: with JAX, whose variables are then looked at first.
+      anywhere: also without a current folder, where otherwise nothing but help is given.
     """
     steady_streams()
+    lost = "" if anywhere else lost_folder()
+    if lost and not any(_HELP.fullmatch(word) or word == "--version" for word in sys.argv[1:]):
+        sys.exit(_report(lost))
     with heeded():
         app.run(lambda _: _call(main, computes), flags_parser=_parse)
     raise AssertionError("absl's app.run always exits")

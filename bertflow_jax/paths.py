@@ -25,7 +25,14 @@ def user_path(path: str | os.PathLike[str], name: str) -> Path:
             "or folder (./- for one of that name)"
         )
     try:
-        expanded = Path(path).expanduser()
+        expanded = Path(path)
+        if not os.fspath(path).startswith("~"):
+            if str(expanded).startswith("~"):  # of ./~, which is no home folder
+                expanded = expanded.absolute()
+        elif expanded.parts[0] == "~":
+            expanded = home_folder() / Path(*expanded.parts[1:])
+        else:
+            expanded = expanded.expanduser()
     except TypeError as error:
         raise ConfigError(
             f"{name}={shown(path)}: a path is needed, not {type(path).__name__}"
@@ -133,20 +140,57 @@ def open_to_others(folder: Path) -> str:
     return ""
 
 
+def lost_folder() -> str:
+    """Return why relative paths lead nowhere, and what to do; "" where there is a current folder.
+
+    A shell stays in a folder that another process has deleted, or made anew under the same name.
+    """
+    try:
+        os.getcwd()
+    except OSError as error:
+        return (
+            f"the current folder is not there any more ({error.strerror}); go to one that is: "
+            'cd "$PWD" where it was made anew, else cd to another'
+        )
+    return ""
+
+
+def home_folder() -> Path:
+    """Return the user's home folder, as HOME or else the system names it; it may not be there.
+
+    Raises:
+      RuntimeError: HOME is empty or relative, or nothing names one.
+    """
+    # Of an empty HOME pathlib makes the root of the file system, of a relative one the current
+    # folder.
+    given = os.environ.get("HOME")
+    if given is not None and not os.path.isabs(given):
+        raise RuntimeError(f"HOME={given}")
+    return Path.home()
+
+
 def default_cache_dir() -> Path:
     """Return the user's cache folder for this package ($XDG_CACHE_HOME or ~/.cache).
 
+    A relative XDG_CACHE_HOME is ignored, as its specification says.
+
     Raises:
-      ConfigError: the user has no home folder, as in a container without a user of that number.
+      ConfigError: the user has no home folder, as in a container without a user of that number, or
+        one that is not there.
     """
-    base = os.environ.get("XDG_CACHE_HOME")
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(base):
+        return Path(base) / "bertflow_jax"
     try:
-        return (Path(base) if base else Path.home() / ".cache") / "bertflow_jax"
+        home = home_folder()
+        if file_kind(home) != "folder":
+            raise RuntimeError(f"{home} is no folder")
     except RuntimeError as error:
         raise ConfigError(
-            "the home folder, where computed things are kept, is not known; set XDG_CACHE_HOME, or "
-            "HOME, to a folder"
+            f"the home folder, where computed things are kept, is not known ({error}); set "
+            "XDG_CACHE_HOME, or HOME, to a folder, as an absolute path"
         ) from error
+    return home / ".cache" / "bertflow_jax"
 
 
 def compilation_cache_dir() -> Path | None:

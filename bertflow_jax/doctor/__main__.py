@@ -78,4 +78,4 @@ def as_text(found: list[Finding]) -> str:
 
 
 if __name__ == "__main__":
-    cli.run(main, computes=False)
+    cli.run(main, computes=False, anywhere=True)

@@ -8,14 +8,15 @@ from pathlib import Path
 
 from bertflow_jax.doctor.finding import Finding
 from bertflow_jax.errors import ConfigError
-from bertflow_jax.paths import compilation_cache_dir, default_cache_dir
+from bertflow_jax.paths import compilation_cache_dir, default_cache_dir, lost_folder, user_path
 
 _LEAST = 100 * 2**20  # bytes: less room than a small encoder and its compiled programs take
 
 
 def find_places() -> list[Finding]:
-    """Return the caches; nothing is made."""
-    found = []
+    """Return the caches, and a current folder that is gone; nothing is made."""
+    lost = lost_folder()
+    found = [Finding("caches", "current folder", "gone", lost)] if lost else []
     for name, find, remedy in (
         (
             "Hub cache",
@@ -83,5 +84,4 @@ def _xla() -> Path | None:
 
 
 def _tfds() -> Path:
-    given = os.environ.get("TFDS_DATA_DIR")
-    return Path(given or Path.home() / "tensorflow_datasets").expanduser()
+    return user_path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets", "TFDS_DATA_DIR")

@@ -367,6 +367,7 @@ SPECIAL = {
     "JAX_PLATFORMS=tpu without a TPU": test_a_variable_of_the_environment,
     "JAX_THREEFRY_PARTITIONABLE=0": test_a_variable_of_the_environment,
     "PYTHONOPTIMIZE=2": test_a_variable_of_the_environment,
+    "a current folder that was deleted": "tests/test_current_folder.py",
 }
 
 
