@@ -12,7 +12,12 @@ from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig
 from bertflow_jax.encoder.embedding import make_embed_fn
 from bertflow_jax.encoder.pooling import PoolingSpec
 from bertflow_jax.encoder.pretrained import Encoder
+<<<<<<< HEAD
 from bertflow_jax.errors import InputError, shown
+=======
+from bertflow_jax.errors import InputError
+from bertflow_jax.jax_settings import own_promotion
+>>>>>>> 6bf0565
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 
 
@@ -31,6 +36,7 @@ def embedding_function(encoder: Encoder, postprocess: PureTransform | None) -> E
 def _processed_embed_fn(
     plain: EmbedFn, name: str, transform: Callable[[Any, jax.Array], jax.Array]
 ) -> EmbedFn:
+    @own_promotion()
     def embed(
         params: Any, input_ids: jax.Array, attention_mask: jax.Array, slots: int | None = None
     ) -> jax.Array:
@@ -45,6 +51,7 @@ def _plain_embed_fn(
 ) -> EmbedFn:
     pooled = make_embed_fn(config, pooling, dtype, normalize)
 
+    @own_promotion()
     def embed(
         params: Any, input_ids: jax.Array, attention_mask: jax.Array, slots: int | None = None
     ) -> jax.Array:

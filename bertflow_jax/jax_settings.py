@@ -61,6 +61,21 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
 
 
 @contextlib.contextmanager
+def own_promotion() -> Iterator[None]:
+    """Broadcast and mix types as JAX does by default; for functions under a caller's jax.jit too.
+
+    Flax and distrax do so as well, which no broadcast of ours would change.
+    """
+    config = _jax.config
+    with contextlib.ExitStack() as stack:
+        if config.jax_numpy_rank_promotion != "allow":
+            stack.enter_context(jax.numpy_rank_promotion("allow"))
+        if config.jax_numpy_dtype_promotion != "standard":
+            stack.enter_context(jax.numpy_dtype_promotion("standard"))
+        yield
+
+
+@contextlib.contextmanager
 def own_settings() -> Iterator[None]:
     """Compute in float32 and as JAX does by default inside; also a decorator.
 
@@ -77,10 +92,7 @@ def own_settings() -> Iterator[None]:
             stack.enter_context(_float32())
         if not config.jax_threefry_partitionable:
             stack.enter_context(jax.threefry_partitionable(True))
-        if config.jax_numpy_rank_promotion != "allow":
-            stack.enter_context(jax.numpy_rank_promotion("allow"))
-        if config.jax_numpy_dtype_promotion != "standard":
-            stack.enter_context(jax.numpy_dtype_promotion("standard"))
+        stack.enter_context(own_promotion())
         if any(getattr(config, guard, None) not in (None, "allow") for guard in _GUARDS):
             stack.enter_context(jax.transfer_guard("allow"))
         yield

@@ -14,6 +14,7 @@ from bertflow_jax import Flow, FlowConfig, SentenceEncoder, TrainConfig, Whiteni
 from bertflow_jax.checkpoint import CheckpointStore, Records
 from bertflow_jax.config import Config, DataConfig, EncoderConfig
 from bertflow_jax.errors import ConfigError
+from bertflow_jax.export.artifact import export_encoder
 from bertflow_jax.jax_settings import random_key
 from bertflow_jax.restore import load_run
 from bertflow_jax.training.run import train
@@ -90,6 +91,39 @@ def test_the_numbers_are_the_same_whatever_is_set(name, value, fitted, expected)
     for what, wanted in expected.items():
         assert found[what].dtype == np.float32, what
         np.testing.assert_array_equal(found[what], wanted, err_msg=what)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("jax_numpy_rank_promotion", "raise"), ("jax_numpy_dtype_promotion", "strict")],
+)
+@pytest.mark.parametrize("slots", [None, 2])
+def test_the_pure_function_under_the_callers_jit(name, value, slots):
+    """A ValueError of JAX at the sum of tokens and positions, and inside a flow."""
+    plain = SentenceEncoder.from_pretrained("mini_bert")
+    wide = np.tile(U, (1, 32)) + np.random.default_rng(1).normal(size=(48, 256))
+    for encoder in (
+        plain,
+        plain.with_postprocess(Whitening(k=3).fit(wide)),
+        plain.with_postprocess(small_flow().fit(wide.astype(np.float32))),
+    ):
+        ids, mask = encoder.tokenize(TEXTS)
+        wanted = jax.jit(lambda *a, e=encoder: e.embed_fn(*a, slots))(encoder.params, ids, mask)
+        with set_to(name, value):
+            found = jax.jit(lambda *a, e=encoder: e.embed_fn(*a, slots))(encoder.params, ids, mask)
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("jax_numpy_rank_promotion", "raise"), ("jax_transfer_guard", "disallow")]
+)
+def test_an_export_under_checks_of_jax(name, value, tmp_path):
+    """A traceback of JAX's."""
+    pytest.importorskip("flatbuffers")
+    encoder = SentenceEncoder.from_pretrained("mini_bert")
+    with set_to(name, value):
+        manifest = export_encoder(encoder, tmp_path / "exported", ["cpu"])
+    assert manifest["dimension"] == 256
 
 
 def test_the_numbers_of_a_seed_are_those_of_threefry():

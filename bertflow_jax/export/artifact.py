@@ -38,6 +38,7 @@ from bertflow_jax.encoder.embedding import unit_length
 from bertflow_jax.errors import ConfigError, InputError
 from bertflow_jax.export.places import PLATFORMS, check_platforms, place_of
 from bertflow_jax.export.readme import readme
+from bertflow_jax.jax_settings import own_settings
 from bertflow_jax.paths import file_sha256
 from bertflow_jax.staging import whole_folder
 from bertflow_jax.training.supervised_optimizer import split_params
@@ -56,6 +57,7 @@ _PROBES = (
 _TOLERANCE = {"float32": 1e-5, "bfloat16": 0.05}  # of the longest vector's length
 
 
+@own_settings()
 def export_encoder(
     encoder: SentenceEncoder,
     folder: str | os.PathLike[str],

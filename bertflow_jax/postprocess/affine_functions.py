@@ -9,12 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertflow_jax.embedding_checks import check_results
+<<<<<<< HEAD
 from bertflow_jax.errors import InputError, shown
 from bertflow_jax.jax_settings import own_settings
+=======
+from bertflow_jax.errors import InputError
+from bertflow_jax.jax_settings import own_promotion, own_settings
+>>>>>>> 6bf0565
 
 STEP_ROWS = 8192  # rows of one step: bounds the float64 copies
 
 
+@own_promotion()
 def affine_transform(params: Any, u: jax.Array) -> jax.Array:
     """Map u float32[B, D] to (u - mean) A, float32[B, K]; A is float32[D, K] or float32[D]."""
     matrix, centred = params["matrix"], (u - params["mean"]) - params["mean_rest"]

@@ -13,7 +13,7 @@ from bertflow_jax.checks import check_count
 from bertflow_jax.config import FlowConfig
 from bertflow_jax.embedding_checks import check_results
 from bertflow_jax.errors import InputError, shown
-from bertflow_jax.jax_settings import own_settings
+from bertflow_jax.jax_settings import own_promotion, own_settings
 from bertflow_jax.postprocess.expected_arrays import check_arrays
 
 _MOST = 2**31 - 1  # sizes on the device are int32
@@ -32,14 +32,17 @@ def loaded_glow() -> Any:
     return glow
 
 
+@own_promotion()
 def _forward(config: FlowConfig, variables: Any, x: jax.Array) -> jax.Array:
     return loaded_glow().bijector(config, variables, x.shape[-1]).forward(x)
 
 
+@own_promotion()
 def _inverse(config: FlowConfig, variables: Any, z: jax.Array) -> jax.Array:
     return loaded_glow().bijector(config, variables, z.shape[-1]).inverse(z)
 
 
+@own_promotion()
 def _log_prob(config: FlowConfig, variables: Any, x: jax.Array) -> jax.Array:
     return loaded_glow().distribution(config, variables, x.shape[-1]).log_prob(x)
 
