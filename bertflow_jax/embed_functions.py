@@ -12,12 +12,8 @@ from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES, BertConfig
 from bertflow_jax.encoder.embedding import make_embed_fn
 from bertflow_jax.encoder.pooling import PoolingSpec
 from bertflow_jax.encoder.pretrained import Encoder
-<<<<<<< HEAD
 from bertflow_jax.errors import InputError, shown
-=======
-from bertflow_jax.errors import InputError
 from bertflow_jax.jax_settings import own_promotion
->>>>>>> 6bf0565
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 
 

@@ -9,13 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertflow_jax.embedding_checks import check_results
-<<<<<<< HEAD
 from bertflow_jax.errors import InputError, shown
-from bertflow_jax.jax_settings import own_settings
-=======
-from bertflow_jax.errors import InputError
 from bertflow_jax.jax_settings import own_promotion, own_settings
->>>>>>> 6bf0565
 
 STEP_ROWS = 8192  # rows of one step: bounds the float64 copies
 
