@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bertflow_jax.checkpoint_paths import refuse_path
 from bertflow_jax.errors import WorkdirError
-from bertflow_jax.workdir import UNFINISHED_SAVE
+from bertflow_jax.workdir import UNFINISHED_SAVE, listed
 
 _log = logging.getLogger(__name__)
 _DYING = ".deleted"  # a step on its way out
@@ -34,10 +34,10 @@ class LocalSteps:
         self.place = str(folder)
 
     def steps(self) -> list[int]:
-        """Return the complete steps in ascending order."""
+        """Return the complete steps in ascending order; raises WorkdirError, as `listed`."""
         if not self.folder.is_dir():
             return []
-        names = [path.name for path in self.folder.iterdir() if path.is_dir()]
+        names = [path.name for path in listed(self.folder) if path.is_dir()]
         return sorted(int(name) for name in names if is_step(name))
 
     def clean(self) -> None:
@@ -125,5 +125,5 @@ def _named(folder: Path, mark: str) -> list[Path]:
     """Return the folders named with a step and what follows it; others are not ours to delete."""
     if not folder.is_dir():
         return []
-    found = [(path, path.name.partition(mark)) for path in folder.iterdir()]
+    found = [(path, path.name.partition(mark)) for path in listed(folder)]
     return sorted(path for path, (step, marked, _) in found if marked and is_step(step))

@@ -1,6 +1,7 @@
 """Which encoder a command or a worker loads; JAX is imported when it is loaded, not before."""
 
 import dataclasses
+import os
 from typing import TYPE_CHECKING, Any
 
 from bertflow_jax.checks import ENCODER_SETTINGS, check_encoder_settings, parse_step
@@ -85,4 +86,4 @@ def _absolute(value: str, name: str) -> str:
     if remote_address(value, name) is not None:
         return value
     path = user_path(value, name)
-    return str(path.absolute()) if path.exists() else value
+    return str(path.absolute()) if os.path.exists(path) else value

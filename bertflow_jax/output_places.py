@@ -38,7 +38,7 @@ def output_folder(folder: str | os.PathLike[str], flag: str = "--output") -> Pat
         raise WorkdirError(f"{flag} is blank; name a folder")
     if "://" in str(folder):
         raise WorkdirError(f"{flag}={folder} is no folder of this machine, and no other is written")
-    path = user_path(folder, flag).absolute()
+    path = user_path(folder, flag, reading=False).absolute()
     if os.path.isfile(path):
         raise WorkdirError(f"{flag}={folder} is a file; name a folder")
     check_ways(path, f"{flag}={folder}")

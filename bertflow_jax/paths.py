@@ -1,5 +1,6 @@
 """Paths as users write them."""
 
+import errno
 import hashlib
 import os
 import stat
@@ -8,15 +9,17 @@ from pathlib import Path
 from bertflow_jax.errors import ConfigError, WorkdirError, shown
 
 
-def user_path(path: str | os.PathLike[str], name: str) -> Path:
+def user_path(path: str | os.PathLike[str], name: str, *, reading: bool = True) -> Path:
     """Return the path with a leading `~` or `~user` expanded.
 
     Args:
       path: as given by the user.
       name: of the flag, field or argument it comes from, for the message.
+      reading: whether what is there is read, and so must be readable; who writes sees for itself.
 
     Raises:
-      ConfigError: no path at all, `-`, one with a zero byte, or `~user` of an unknown user.
+      ConfigError: no path at all, `-`, one with a zero byte, or `~user` of an unknown user; what is
+        to be read may not be.
     """
     if isinstance(path, str) and path == "-":
         raise ConfigError(
@@ -43,7 +46,42 @@ def user_path(path: str | os.PathLike[str], name: str) -> Path:
         ) from error
     if "\0" in str(expanded):
         raise ConfigError(f"{name}={path!r}: a path cannot hold a zero byte")
+    if reading:
+        refuse_unreadable(expanded, f"{name}={path}")
     return expanded
+
+
+def refuse_unreadable(path: Path, given: str) -> None:
+    """Raise ConfigError, which begins with `given`, where a file or folder may not be read.
+
+    Of a folder that cannot be listed nothing would be found in it, and of a path below one that
+    cannot be searched nothing at all: both would be reported as absent, or end with a traceback.
+    What is not there is another's to tell.
+    """
+    try:
+        mode = os.stat(path).st_mode
+        if stat.S_ISDIR(mode):
+            os.scandir(path).close()
+            os.stat(f"{path}/.")
+        elif stat.S_ISREG(mode) and not os.access(path, os.R_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except PermissionError as error:
+        # A relative name may be no path but one of the Hub's, of which any folder will do.
+        if path.is_absolute() or os.access(os.curdir, os.X_OK, effective_ids=True):
+            raise ConfigError(
+                f"{given} cannot be read: {error.strerror}{_shut(path)}; mend its permissions (a "
+                "folder needs r and x), or name another"
+            ) from error
+    except OSError:
+        return
+
+
+def _shut(path: Path) -> str:
+    """Return which folder above a path cannot be searched, for a message; "" for none."""
+    for folder in reversed(path.absolute().parents):
+        if os.path.isdir(folder) and not os.access(folder, os.X_OK, effective_ids=True):
+            return f" (in {folder})"
+    return ""
 
 
 def file_kind(path: Path) -> str:
@@ -86,7 +124,7 @@ def output_path(path: str | os.PathLike[str], name: str) -> Path:
     """
     if "://" in str(path):
         raise WorkdirError(f"{name}={path} is no file of this machine, and no other is written")
-    return user_path(path, name)
+    return user_path(path, name, reading=False)
 
 
 def is_device(path: Path) -> bool:
@@ -181,5 +219,5 @@ def compilation_cache_dir() -> Path | None:
     if folder.lower() in ("off", "0", "no", "false"):
         return None
     if folder:
-        return user_path(folder, "BERTFLOW_COMPILATION_CACHE")
+        return user_path(folder, "BERTFLOW_COMPILATION_CACHE", reading=False)
     return default_cache_dir() / "xla"

@@ -79,10 +79,10 @@ def _holds_a_run(folder: Path) -> bool:
 
     Killed inside that save, it leaves the save's temporary folder.
     """
-    if not set(_names(folder)) <= _BEFORE_A_CHECKPOINT:
+    if not {path.name for path in listed(folder)} <= _BEFORE_A_CHECKPOINT:
         return True
     saves = folder / CHECKPOINTS
-    return saves.is_dir() and any(UNFINISHED_SAVE not in name for name in _names(saves))
+    return saves.is_dir() and any(UNFINISHED_SAVE not in path.name for path in listed(saves))
 
 
 def folder_to_save(folder: str | os.PathLike[str], flag: str = "--output") -> Path:
@@ -105,14 +105,15 @@ def _is_run(folder: Path) -> bool:
     saves = folder / CHECKPOINTS
     return (folder / METRICS_FILE).is_file() or (
         saves.is_dir()
-        and any(name.isdecimal() or UNFINISHED_SAVE in name for name in _names(saves))
+        and any(path.name.isdecimal() or UNFINISHED_SAVE in path.name for path in listed(saves))
     )
 
 
-def _names(folder: Path) -> list[str]:
+def listed(folder: Path) -> list[Path]:
     """Return what lies in a folder of a run; raises WorkdirError where that cannot be known."""
     try:
-        return os.listdir(folder)
+        os.stat(f"{folder}/.")  # of what lies in one that can only be listed nothing can be known
+        return list(folder.iterdir())
     except OSError as error:
         raise WorkdirError(
             f"{folder} cannot be read: {error.strerror}; mend that, or name another folder"

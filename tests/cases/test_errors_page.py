@@ -340,6 +340,8 @@ SPECIAL = {
     "a reader that has gone, as after … head -1": test_a_reader_that_has_gone,
     "a full disk as standard output": test_a_full_disk_as_standard_output,
     "a current folder that was deleted": "tests/test_current_folder.py",
+    "an input that may not be read": "tests/cases/test_permissions.py",
+    "a run with a read-only folder, and --overwrite": "tests/test_overwrite.py",
 }
 
 
