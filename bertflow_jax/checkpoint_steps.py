@@ -12,6 +12,7 @@ from pathlib import Path
 from bertflow_jax.checkpoint_paths import refuse_path
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.step_names import UNFINISHED_SAVE, is_step
+from bertflow_jax.workdir import listed
 from bertflow_jax.workdir_lock import run_at_work
 
 _log = logging.getLogger(__name__)
@@ -36,11 +37,8 @@ class LocalSteps:
         self.place = str(folder)
 
     def steps(self) -> list[int]:
-        """Return the complete steps in ascending order."""
-        try:
-            names = [path.name for path in self.folder.iterdir() if path.is_dir()]
-        except (FileNotFoundError, NotADirectoryError):  # or deleted just now
-            return []
+        """Return the complete steps in ascending order; raises WorkdirError, as `listed`."""
+        names = [path.name for path in listed(self.folder) if path.is_dir()]
         return sorted(int(name) for name in names if is_step(name))
 
     def look_again(self) -> list[int]:
@@ -137,5 +135,5 @@ def _named(folder: Path, mark: str) -> list[Path]:
     """Return the folders named with a step and what follows it; others are not ours to delete."""
     if not folder.is_dir():
         return []
-    found = [(path, path.name.partition(mark)) for path in folder.iterdir()]
+    found = [(path, path.name.partition(mark)) for path in listed(folder)]
     return sorted(path for path, (step, marked, _) in found if marked and is_step(step))

@@ -23,7 +23,7 @@ from typing import NoReturn, TextIO
 import absl.logging
 from absl import app, flags
 
-from bertflow_jax.errors import BertFlowError, BertFlowWarning, DataError, ProcessLostError
+from bertflow_jax.errors import BertFlowError, BertFlowWarning, ProcessLostError, WorkdirError
 from bertflow_jax.flag_errors import (
     config_places,
     given,
@@ -184,8 +184,10 @@ def _fail(error: BaseException) -> int:
     distributed = sys.modules.get("bertflow_jax.distributed")
     if distributed is not None:
         error = distributed.explained(error)
+    # A file or folder that may not be used is the user's to mend, whoever met it.
     if isinstance(error, PermissionError) and error.filename is not None:
-        error = DataError(f"{os.fsdecode(error.filename)}: {error.strerror}")
+        told = WorkdirError(f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}")
+        told.__cause__, error = error, told
     ours = isinstance(error, BertFlowError)
     code = _report(str(error)) if ours else 1
     if distributed is not None:

@@ -5,10 +5,13 @@ import math
 import os
 import re
 import traceback
+from pathlib import Path
 
 from absl import flags
 
 from bertflow_jax.config import Config, field_names
+from bertflow_jax.errors import ConfigError
+from bertflow_jax.paths import refuse_unreadable
 
 # What ml_collections raises for a field of none, of a class, of a number or of a string.
 _NO_FIELD = (
@@ -42,10 +45,16 @@ def parse_error(error: BaseException, argv: list[str]) -> str:
     named = re.search(r"--?config[= ](\S+)", " ".join(argv))
     if any(re.fullmatch(r"--?config=\s*", word) for word in argv):
         return "--config is blank: name a file, e.g. --config=configs/demo.py"
-    if named is not None and os.path.isdir(named[1].partition(":")[0]):
-        return f"--config={named[1]} is a folder; name a file, e.g. --config=configs/demo.py"
-    if named is not None and not os.path.exists(named[1].partition(":")[0]):
-        return f"--config={named[1]}: no such file"
+    if named is not None:
+        file = Path(named[1].partition(":")[0])
+        if os.path.isdir(file):
+            return f"--config={named[1]} is a folder; name a file, e.g. --config=configs/demo.py"
+        try:
+            refuse_unreadable(file, f"--config={named[1]}")
+        except ConfigError as refused:
+            return str(refused)
+        if not os.path.exists(file):
+            return f"--config={named[1]}: no such file"
     if isinstance(error, OSError):
         return str(error)
     if isinstance(error, flags.Error) and "Error whilst parsing config file" not in str(error):

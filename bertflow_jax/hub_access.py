@@ -50,7 +50,7 @@ class HubAccess:
         _check_token(self.token, "token")
         check_switch(self.local_files_only, "local_files_only")
         if self.cache_dir is not None:
-            folder = user_path(self.cache_dir, "cache_dir")
+            folder = user_path(self.cache_dir, "cache_dir", reading=False)
             if not os.fspath(self.cache_dir).strip():  # of which Path makes "."
                 raise InputError("cache_dir is blank; name a folder, or leave it out")
             if os.path.isfile(folder):
@@ -63,7 +63,7 @@ class HubAccess:
 
         if self.cache_dir is None:
             return str(constants.HF_HUB_CACHE)
-        return str(user_path(self.cache_dir, "cache_dir"))
+        return str(user_path(self.cache_dir, "cache_dir", reading=False))
 
     def checked_token(self) -> str | bool:
         """Return the token that is sent, False for none.

@@ -34,7 +34,7 @@ def output_folder(folder: str | os.PathLike[str], flag: str = "--output") -> Pat
       WorkdirError: blank, a file, below a file, or not writable; it, or a folder above it, is a
         link in a circle or to nothing, or holds the checkpoints of a run; names `flag`.
     """
-    path = user_path(folder, flag).absolute()
+    path = user_path(folder, flag, reading=False).absolute()
     if not str(folder).strip():
         raise WorkdirError(f"{flag} is blank; name a folder")
     if "://" in str(folder):

@@ -1,5 +1,6 @@
 """Paths as users write them."""
 
+import errno
 import hashlib
 import os
 import stat
@@ -8,16 +9,17 @@ from pathlib import Path
 from bertflow_jax.errors import ConfigError, WorkdirError, shown
 
 
-def user_path(path: str | os.PathLike[str], name: str) -> Path:
+def user_path(path: str | os.PathLike[str], name: str, *, reading: bool = True) -> Path:
     """Return the path with a leading `~` or `~user` expanded.
 
     Args:
       path: as given by the user.
       name: of the flag, field or argument it comes from, for the message.
+      reading: whether what is there is read, and so must be readable; who writes sees for itself.
 
     Raises:
-      ConfigError: no path at all, `-`, one that no file can have, `~user` of an unknown user, or
-        one that permissions forbid to look at.
+      ConfigError: no path at all, `-`, one that no file can have, `~user` of an unknown user; or what is to
+        be read may not be.
     """
     if isinstance(path, str) and path == "-":
         raise ConfigError(
@@ -50,20 +52,42 @@ def user_path(path: str | os.PathLike[str], name: str) -> Path:
         ) from error
     if "\0" in str(expanded):
         raise ConfigError(f"{name}={shown(path)}: a path cannot hold a zero byte")
-    if _is_forbidden(expanded):
-        raise ConfigError(f"{name}={path} cannot be read: Permission denied")
+    if reading:
+        refuse_unreadable(expanded, f"{name}={path}")
     return expanded
 
 
-def _is_forbidden(path: Path) -> bool:
-    """Whether permissions hide what a path is of, which is then no reason to call it absent."""
+def refuse_unreadable(path: Path, given: str) -> None:
+    """Raise ConfigError, which begins with `given`, where a file or folder may not be read.
+
+    Of a folder that cannot be listed nothing would be found in it, and of a path below one that
+    cannot be searched nothing at all: both would be reported as absent, or end with a traceback.
+    What is not there is another's to tell.
+    """
     try:
         mode = os.stat(path).st_mode
-    except PermissionError:
-        return True
+        if stat.S_ISDIR(mode):
+            os.scandir(path).close()
+            os.stat(f"{path}/.")
+        elif stat.S_ISREG(mode) and not may(path, os.R_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except PermissionError as error:
+        # A relative name may be no path but one of the Hub's, of which any folder will do.
+        if path.is_absolute() or may(os.curdir, os.X_OK):
+            raise ConfigError(
+                f"{given} cannot be read: {error.strerror}{_shut(path)}; mend its permissions (a "
+                "folder needs r and x), or name another"
+            ) from error
     except OSError:
-        return False
-    return stat.S_ISDIR(mode) and not may(path, os.R_OK | os.X_OK)
+        return
+
+
+def _shut(path: Path) -> str:
+    """Return which folder above a path cannot be searched, for a message; "" for none."""
+    for folder in reversed(path.absolute().parents):
+        if os.path.isdir(folder) and not may(folder, os.X_OK):
+            return f" (in {folder})"
+    return ""
 
 
 def may(path: str | os.PathLike[str], what: int) -> bool:
@@ -111,7 +135,7 @@ def output_path(path: str | os.PathLike[str], name: str) -> Path:
     """
     if "://" in str(path):
         raise WorkdirError(f"{name}={path} is no file of this machine, and no other is written")
-    return user_path(path, name)
+    return user_path(path, name, reading=False)
 
 
 def is_device(path: Path) -> bool:
@@ -206,5 +230,5 @@ def compilation_cache_dir() -> Path | None:
     if folder.lower() in ("off", "0", "no", "false"):
         return None
     if folder:
-        return user_path(folder, "BERTFLOW_COMPILATION_CACHE")
+        return user_path(folder, "BERTFLOW_COMPILATION_CACHE", reading=False)
     return default_cache_dir() / "xla"

@@ -74,10 +74,10 @@ def _holds_a_run(folder: Path) -> bool:
 
     Killed inside that save, it leaves the save's temporary folder.
     """
-    if not set(_names(folder)) <= _BEFORE_A_CHECKPOINT:
+    if not {path.name for path in listed(folder)} <= _BEFORE_A_CHECKPOINT:
         return True
     saves = folder / CHECKPOINTS
-    return saves.is_dir() and any(UNFINISHED_SAVE not in name for name in _names(saves))
+    return saves.is_dir() and any(UNFINISHED_SAVE not in path.name for path in listed(saves))
 
 
 def folder_to_save(folder: str | os.PathLike[str], flag: str = "--output") -> Path:
@@ -99,14 +99,22 @@ def _is_run(folder: Path) -> bool:
     """Return whether a run has been in a folder: it may have been one of the user's, mistyped."""
     saves = folder / CHECKPOINTS
     return (folder / METRICS_FILE).is_file() or (
-        saves.is_dir() and any(is_step(name) or UNFINISHED_SAVE in name for name in _names(saves))
+        saves.is_dir()
+        and any(is_step(path.name) or UNFINISHED_SAVE in path.name for path in listed(saves))
     )
 
 
-def _names(folder: Path) -> list[str]:
-    """Return what lies in a folder of a run; raises WorkdirError where that cannot be known."""
+def listed(folder: Path) -> list[Path]:
+    """Return what lies in a folder of a run, [] where there is none, or it was deleted just now.
+
+    Raises:
+      WorkdirError: that cannot be known.
+    """
     try:
-        return os.listdir(folder)
+        os.stat(f"{folder}/.")  # of what lies in one that can only be listed nothing can be known
+        return list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
     except OSError as error:
         raise WorkdirError(
             f"{folder} cannot be read: {error.strerror}; mend that, or name another folder"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bertflow_jax import cli
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.workdir import clear_workdir, prepare_workdir
 
@@ -67,6 +68,17 @@ def test_nothing_is_deleted_where_not_all_can_be(run, name, mode, said):
         assert said.format(run / name) in str(caught.value)
     (run / name).chmod(0o755)
     assert left(run) == sorted(FILES)
+
+
+def test_the_row_of_the_page(run, capsys):
+    """A message that has changed."""
+    page = Path(__file__).parents[1] / "docs" / "errors.md"
+    given = "| a run with a read-only folder, and --overwrite |"
+    (row,) = [line for line in page.read_text("utf-8").splitlines() if given in line]
+    (run / "checkpoints").chmod(0o555)
+    assert cli._call(lambda: prepare_workdir(run, resume=False, overwrite=True)) == 2
+    said = row.split("`")[1].replace("…run", str(run))
+    assert capsys.readouterr().err == f"error: {said}\n"
 
 
 def test_a_folder_of_checkpoints_that_cannot_be_listed(run):

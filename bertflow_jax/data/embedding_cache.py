@@ -58,7 +58,7 @@ def embed_cached(
     Raises:
       WorkdirError: the cache folder cannot be written.
     """
-    folder = user_path(cache_dir, "cache_dir") if cache_dir else default_cache_dir()
+    folder = user_path(cache_dir, "cache_dir", reading=False) if cache_dir else default_cache_dir()
     described = json.dumps({"format": _FORMAT, **identity}, sort_keys=True)
     key = hashlib.sha256((described + text_digest(texts)).encode()).hexdigest()
     entry = folder / "embeddings" / f"{key}.npy"
@@ -99,7 +99,8 @@ def _read(entry: Path, rows: int) -> np.ndarray | None:
         _log.warning("cached embeddings in %s are computed again: %s", entry.parent, reason)
         return None
     digest_file = entry.with_suffix(".sha256")
-    if not (entry.is_file() and digest_file.is_file()):
+    # Not Path.is_file, which raises below a folder that may not be searched.
+    if not (os.path.isfile(entry) and os.path.isfile(digest_file)):
         return None
     try:
         raw, digest = entry.read_bytes(), digest_file.read_bytes()

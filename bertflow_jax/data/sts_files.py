@@ -13,6 +13,7 @@ from pathlib import Path
 from bertflow_jax.data.columns import place_of
 from bertflow_jax.data.lines import read_lines
 from bertflow_jax.errors import DataError, DataNotFoundError
+from bertflow_jax.paths import refuse_unreadable
 
 STS_YEARS = ("sts12", "sts13", "sts14", "sts15", "sts16")
 STS_TASKS = (*STS_YEARS, "stsb", "sickr")
@@ -82,6 +83,7 @@ def task_folder(data_dir: Path, task: str) -> Path:
 
     Raises:
       DataError: the task is unknown.
+      ConfigError: a folder may not be read.
       DataNotFoundError: the folder is missing; the text says where it was looked for.
     """
     check_task(task)
@@ -93,6 +95,7 @@ def task_folder(data_dir: Path, task: str) -> Path:
     if task not in STS_YEARS or data_dir.resolve().name == name:
         candidates.append(data_dir)
     for folder in candidates:
+        refuse_unreadable(folder, str(folder))
         if os.path.isdir(folder) and any(folder.glob(_MARKERS[task])):
             return folder
     looked = ", ".join(str(folder / _MARKERS[task]) for folder in candidates)

@@ -84,4 +84,6 @@ def _xla() -> Path | None:
 
 
 def _tfds() -> Path:
-    return user_path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets", "TFDS_DATA_DIR")
+    return user_path(
+        os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets", "TFDS_DATA_DIR", reading=False
+    )

@@ -23,6 +23,7 @@ from bertflow_jax.errors import ConfigError
 from bertflow_jax.evaluation.metrics import AGGREGATIONS
 from bertflow_jax.evaluation.options import ALL_TASKS, EvalOptions
 from bertflow_jax.evaluation.tasks import SentenceTable, evaluate, task_average
+from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.base import PostProcessor
 from bertflow_jax.postprocess.spec import check_different, has_flow, make_postprocessor
 
@@ -108,10 +109,10 @@ def load_fit_texts(
         shared = load_text(own)
     elif fit in ALL_TASKS:
         shared = _task_text(fit, splits, data_dir)
-    elif os.path.exists(fit):
-        if not os.path.isdir(fit):
-            require_text_file(fit, "--fit")
-        shared = load_text(DataConfig(path=fit))
+    elif os.path.exists(path := str(user_path(fit, "--fit"))):
+        if not os.path.isdir(path):
+            require_text_file(path, "--fit")
+        shared = load_text(DataConfig(path=path))
     else:
         raise ConfigError(
             f"--fit={fit}: neither {TARGET}, {OWN}, a task ({', '.join(ALL_TASKS)}) nor a text "

@@ -95,11 +95,11 @@ class EvalOptions:
 
 def expanded(options: EvalOptions) -> EvalOptions:
     """Expand `~`, which a shell leaves alone in --name=~/folder."""
-    names = ("workdir", "data_dir", "output", "figure", "cache_dir", "corpus")
-    paths = {name: getattr(options, name) for name in names}
+    read = ("workdir", "data_dir", "corpus")
+    paths = {name: getattr(options, name) for name in (*read, "output", "figure", "cache_dir")}
     # A blank one stays as it is, for the check of its own flag; so does an address.
     expanded: dict[str, Any] = {
-        name: str(user_path(path, f"--{name}"))
+        name: str(user_path(path, f"--{name}", reading=name in read))
         for name, path in paths.items()
         if path and "://" not in path
     }

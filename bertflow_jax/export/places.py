@@ -33,7 +33,7 @@ def place_of(folder: str | os.PathLike[str], flag: str = "--output") -> Path:
         raise WorkdirError(f"{flag} is blank; name a folder")
     if "://" in str(folder):
         raise WorkdirError(f"{flag}={folder} is no folder of this machine, and no other is written")
-    path = Path(os.path.abspath(user_path(folder, flag)))
+    path = Path(os.path.abspath(user_path(folder, flag, reading=False)))
     target = output_folder(path.parent, flag) / path.name
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise WorkdirError(f"{flag}={folder} is no folder; name one that is not there yet")

@@ -169,7 +169,7 @@ def fetch_processor(
     Raises:
       DataNotFoundError, InputError: it cannot be had, as `hub_access.fetch`.
     """
-    folder, name = user_path(path_or_hub_id, "path_or_hub_id"), os.fspath(path_or_hub_id)
+    folder, name = user_path(path_or_hub_id, "flow"), os.fspath(path_or_hub_id)
     if os.path.isdir(folder):
         return folder
     if not isinstance(path_or_hub_id, str) or looks_local(name) or os.path.exists(folder):

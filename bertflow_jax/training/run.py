@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -180,7 +181,7 @@ def absolute_paths(config: Config) -> Config:
     """Return the config with local paths absolute: a run goes on and is restored from anywhere."""
     encoder = config.encoder
     folder = user_path(encoder.path, "encoder.path")
-    if encoder.path != MINI_BERT and folder.is_dir():
+    if encoder.path != MINI_BERT and os.path.isdir(folder):
         encoder = dataclasses.replace(encoder, path=str(folder.absolute()))
     data = config.data
     text = user_path(data.path, "data.path")
@@ -188,9 +189,11 @@ def absolute_paths(config: Config) -> Config:
         data = dataclasses.replace(data, path=f"{PREFIX}{prepared.absolute()}")
     elif data.format == "pairs":
         data = dataclasses.replace(data, path=_absolute_list(data.path))
-    elif data.path != "everyday" and text.exists():
+    elif data.path != "everyday" and os.path.exists(text):
         data = dataclasses.replace(data, path=str(text.absolute()))
-    cache = str(user_path(config.cache_dir, "cache_dir").absolute()) if config.cache_dir else ""
+    cache = config.cache_dir and str(
+        user_path(config.cache_dir, "cache_dir", reading=False).absolute()
+    )
     pairs = config.supervision
     pairs = dataclasses.replace(
         pairs, path=_absolute_list(pairs.path), dev_path=_absolute_list(pairs.dev_path)
@@ -203,7 +206,7 @@ def absolute_paths(config: Config) -> Config:
 def _absolute_list(paths: str) -> str:
     """Return paths separated by commas, absolute where there is such a file or folder."""
     found = [user_path(path, "supervision.path") for path in comma_separated(paths)]
-    return ",".join(str(path.absolute()) if path.exists() else str(path) for path in found)
+    return ",".join(str(path.absolute()) if os.path.exists(path) else str(path) for path in found)
 
 
 def load_encoder(config: Config) -> SentenceEncoder:

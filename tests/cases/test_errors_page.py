@@ -368,6 +368,8 @@ SPECIAL = {
     "JAX_THREEFRY_PARTITIONABLE=0": test_a_variable_of_the_environment,
     "PYTHONOPTIMIZE=2": test_a_variable_of_the_environment,
     "a current folder that was deleted": "tests/test_current_folder.py",
+    "an input that may not be read": "tests/cases/test_permissions.py",
+    "a run with a read-only folder, and --overwrite": "tests/test_overwrite.py",
 }
 
 
