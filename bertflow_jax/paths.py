@@ -18,8 +18,8 @@ def user_path(path: str | os.PathLike[str], name: str, *, reading: bool = True) 
       reading: whether what is there is read, and so must be readable; who writes sees for itself.
 
     Raises:
-      ConfigError: no path at all, `-`, one that no file can have, `~user` of an unknown user; or what is to
-        be read may not be.
+      ConfigError: no path at all, `-`, one that no file can have, `~user` of an unknown user; what
+        is to be read may not be.
     """
     if isinstance(path, str) and path == "-":
         raise ConfigError(
