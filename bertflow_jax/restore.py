@@ -70,6 +70,8 @@ def load_run(
     """
     if not isinstance(step, str | None):
         step = check_count(step, "step", 0)
+    elif step not in (None, "best"):
+        raise InputError(f"step={shown(step)}: must be the number of a step, or 'best'")
     if isinstance(workdir, str) and not workdir.strip():
         raise DataNotFoundError("--workdir is blank: name the folder train.py wrote")
     address = remote_address(workdir, "--workdir")
@@ -130,8 +132,7 @@ def _objective(
 ) -> tuple[Config, int | None, int | None]:
     """Return the config of a run, the step to restore (None: the newest good one) and the best."""
     step = _best_step(store) if asked == "best" else asked
-    if isinstance(step, str):
-        raise InputError(f"step={shown(step)}: must be the number of a step, or 'best'")
+    assert not isinstance(step, str)  # `load_run` has looked
     records = store.newest_good(store.records, step)
     config = _flow_config(records, place)
     return config, step, (records.state.get("best") or {}).get("step")

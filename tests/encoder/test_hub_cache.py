@@ -184,8 +184,10 @@ def test_a_reference_to_what_is_not_there(cache, content):
 )
 def test_revisions_that_are_no_name(cache, revision):
     """`revision="../refs/v2"` loads v2: a path into the cache, and on the way out of it."""
-    assert f"revision={revision!r}: no branch" in refused(cache, InputError, revision=revision)
-    with pytest.raises(InputError, match="no branch, tag or commit"):
+    assert f"revision={revision!r}: must be a branch" in refused(
+        cache, InputError, revision=revision
+    )
+    with pytest.raises(InputError, match="must be a branch, a tag or a commit"):
         Whitening.from_pretrained("org/good", revision=revision, cache_dir=cache.parent)
 
 
