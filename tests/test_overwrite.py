@@ -1,30 +1,17 @@
 """--overwrite of a folder in which not everything can be deleted. Each test names the bug."""
 
-import contextlib
 import os
 import tempfile
 from pathlib import Path
 
 import pytest
+from unprivileged import as_a_user
 
 from bertflow_jax import cli
 from bertflow_jax.errors import WorkdirError
 from bertflow_jax.workdir import clear_workdir, prepare_workdir
 
 FILES = ("metrics.jsonl", "notes/a", "checkpoints/4/state/s", "checkpoints/9/state/s")
-
-
-@contextlib.contextmanager
-def as_a_user():
-    """The superuser may do what the modes of files forbid."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import pytest
 from documents.fast_bash import fast_bash
 from errors_page_files import make_files
 from struck import struck
+from unprivileged import as_a_user
 
 from bertflow_jax import cli
 from bertflow_jax.__main__ import COMMANDS
@@ -165,18 +166,9 @@ def test_a_workdir_in_use(bash, place):
 
 def test_x02_a_workdir_that_is_read_only(capsys):
     row = the_row("train.py", "a workdir that may not be written")
-    was_root = os.geteuid() == 0
-    if was_root:
-        os.seteuid(65534)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            os.chmod(folder, 0o555)
-            code = cli._call(
-                lambda: prepare_workdir(f"{folder}/run", resume=False, overwrite=False)
-            )
-    finally:
-        if was_root:
-            os.seteuid(0)
+    with as_a_user(), tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o555)
+        code = cli._call(lambda: prepare_workdir(f"{folder}/run", resume=False, overwrite=False))
     assert code == row.code
     assert row.is_said_in(capsys.readouterr().err)
 

@@ -1,6 +1,5 @@
 """Files and folders that may not be read: one message that names them. Each test names the bug."""
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from unprivileged import as_a_user
 
 from bertflow_jax import Flow, SentenceEncoder, Whitening, cli
 from bertflow_jax.checkpoint import CheckpointStore
@@ -33,19 +33,6 @@ from bertflow_jax.restore import load_run
 from bertflow_jax.training.run import absolute_paths
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@contextlib.contextmanager
-def as_a_user():
-    """The superuser may do what the modes of files forbid."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import tempfile
 
 import numpy as np
 import pytest
+from unprivileged import as_a_user
 
 from bertflow_jax.data.sts import ScoredPairs, StsTask
 from bertflow_jax.errors import WorkdirError
@@ -130,12 +131,8 @@ def test_x02_output_that_is_or_lies_below_a_file_is_refused(tmp_path):
 @pytest.fixture
 def unprivileged():
     """Give up root's right to write everywhere while a test runs."""
-    was_root = os.geteuid() == 0
-    if was_root:
-        os.seteuid(65534)
-    yield
-    if was_root:
-        os.seteuid(0)
+    with as_a_user():
+        yield
 
 
 def test_x02_read_only_output_is_refused(unprivileged):
