@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from bertflow_jax.errors import WorkdirError
+from bertflow_jax.paths import is_utf8
 
 
 def refuse_path(folder: Path, given: str, *, reading: bool = False) -> None:
@@ -18,7 +19,7 @@ def refuse_path(folder: Path, given: str, *, reading: bool = False) -> None:
       reading: whether checkpoints are only read, which `[...]` does not hinder.
     """
     path = f"{folder}/"  # there is always something below it
-    if not _is_utf8(path):
+    if not is_utf8(path):
         fault = "is not valid UTF-8"
     elif "\\" in path:
         fault = "holds a backslash"
@@ -33,11 +34,3 @@ def refuse_path(folder: Path, given: str, *, reading: bool = False) -> None:
         f"{given}: the path {folder} {fault}, and below such a path no checkpoint can be {what}; "
         "rename it, or name another folder"
     )
-
-
-def _is_utf8(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:  # the bytes that Python could not decode
-        return False
-    return True

@@ -57,6 +57,15 @@ def user_path(path: str | os.PathLike[str], name: str, *, reading: bool = True) 
     return expanded
 
 
+def is_utf8(path: str) -> bool:
+    """Whether all bytes of a path of this machine were text."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:  # the bytes that Python could not decode
+        return False
+    return True
+
+
 def refuse_unreadable(path: Path, given: str) -> None:
     """Raise ConfigError, which begins with `given`, where a file or folder may not be read.
 

@@ -17,7 +17,7 @@ from bertflow_jax.data.columns import shown
 from bertflow_jax.data.parquet_rows import import_pyarrow_parquet, unreadable
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 from bertflow_jax.integrations.ray_links import check_links
-from bertflow_jax.paths import user_path
+from bertflow_jax.paths import is_utf8, user_path
 
 _GLOB = re.compile(r"[*?\[]")
 _THREADS = 16  # footers that are read at once: in a bucket, reading one is mostly waiting
@@ -76,14 +76,21 @@ def open_place(given: str, flag: str) -> Place:
     """Return the place a user means: a path of this machine, or SCHEME://...
 
     Raises:
-      ConfigError: an unknown scheme, or a filesystem that cannot be set up.
+      ConfigError: an unknown scheme, a filesystem that cannot be set up, or a path that is not
+        UTF-8.
     """
     import_pyarrow_parquet()
     import pyarrow
     from pyarrow import fs
 
     if "://" not in given:
-        return Place(fs.LocalFileSystem(), os.path.abspath(user_path(given, flag)), given)
+        local = os.path.abspath(user_path(given, flag))
+        if not is_utf8(local):
+            raise ConfigError(
+                f"{flag}={given}: the path {local} is not valid UTF-8, and Arrow knows no other; "
+                "rename it"
+            )
+        return Place(fs.LocalFileSystem(), local, given)
     address, _, query = given.partition("?")  # as ?region=... of S3
     folder, rest = split_glob(address)
     try:
@@ -152,8 +159,17 @@ def _listed(place: Place) -> tuple[str, list[Any]]:
         check_links(root or "/", meant, recursive)
     selector = fs.FileSelector(root or "/", allow_not_found=True, recursive=recursive)
     infos = reach(place, lambda: place.filesystem.get_file_info(selector))
-    kept = [info for info in infos if info.type == fs.FileType.File and meant(info.path)]
+    files = [info for info in infos if info.type == fs.FileType.File]
+    kept = [info for info in files if _has_text_path(info) and meant(info.path)]
     return root or "/", sorted(kept, key=lambda info: info.path)
+
+
+def _has_text_path(info: Any) -> bool:
+    """Whether pyarrow can say a file's path; `check_links` has seen that no other is an input."""
+    try:
+        return bool(info.path)
+    except UnicodeDecodeError:
+        return False
 
 
 def _matches(parts: list[str], globs: list[str]) -> bool:

@@ -12,6 +12,7 @@ from bertflow_jax.integrations.ray_outputs import MANIFEST, PIECES, Store
 from bertflow_jax.interrupt import held
 from bertflow_jax.output_locks import LOCK
 from bertflow_jax.output_places import refuse_link
+from bertflow_jax.paths import is_utf8
 
 _FORMAT = 1  # raised when what a job writes has another form
 
@@ -31,6 +32,10 @@ def check_output(place: Place) -> dict[str, Any]:
     for path in sorted(Path(place.path).glob("*")) if place.is_local else ():
         if path.name == PIECES or not path.is_dir():
             refuse_link(path, f"--output={place.given}: {path.name}")
+    for folder, _, names in os.walk(place.path) if place.is_local else ():
+        for name in names:
+            if not is_utf8(name):
+                raise _foreign(place, os.path.relpath(os.path.join(folder, name), place.path))
     found = _read(place)
     ours = {entry["name"] for entry in found.get("inputs", [])} | {MANIFEST, LOCK}
     selector = fs.FileSelector(place.path, allow_not_found=True, recursive=True)
@@ -41,11 +46,15 @@ def check_output(place: Place) -> dict[str, Any]:
         if info.type == fs.FileType.File and not (
             name in ours or left or name.startswith(f"{PIECES}/")
         ):
-            raise WorkdirError(
-                f"--output={place.given} holds {name}, which no job of this command has written; "
-                "name a new folder"
-            )
+            raise _foreign(place, name)
     return found
+
+
+def _foreign(place: Place, name: str) -> WorkdirError:
+    return WorkdirError(
+        f"--output={place.given} holds {name}, which no job of this command has written; "
+        "name a new folder"
+    )
 
 
 def take_over(store: Store, files: list[InputFile], found: dict[str, Any]) -> None:

@@ -6,9 +6,9 @@ import shutil
 import numpy as np
 import pytest
 
-from bertflow_jax.errors import DataError, DataNotFoundError, WorkdirError
+from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError, WorkdirError
 from bertflow_jax.integrations.ray_inputs import find_inputs, open_place, read_rows
-from bertflow_jax.integrations.ray_manifest import take_over
+from bertflow_jax.integrations.ray_manifest import check_output, take_over
 from bertflow_jax.integrations.ray_outputs import PIECES, Store
 from bertflow_jax.integrations.ray_worker import with_vectors
 
@@ -46,6 +46,36 @@ def test_links_that_are_no_inputs_do_not_matter(source):
     (source / "_hidden").symlink_to(".")
     (source / "x" / "c.parquet").symlink_to("none")
     assert names(f"{source}/*.parquet") == ["a.parquet"]
+
+
+@pytest.mark.parametrize("name", [b"\xff.parquet", b"d\xfe/b.parquet"])
+@pytest.mark.parametrize("glob", ["", "/**/*.parquet"])
+def test_an_input_whose_name_is_no_text_is_named(source, name, glob):
+    """A UnicodeDecodeError of pyarrow, which cannot hold such a name."""
+    path = os.path.join(os.fsencode(source), name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    shutil.copy(os.fsencode(source / "a.parquet"), path)
+    with pytest.raises(DataError, match="the path is not valid UTF-8") as caught:
+        names(f"{source}{glob}")
+    assert str(caught.value).startswith(os.fsdecode(path))
+    if glob == "":
+        with pytest.raises(ConfigError, match=r"^--input=.*: the path .* is not valid UTF-8"):
+            names(os.fsdecode(os.path.dirname(path) + b"/\xfd"))
+
+
+def test_other_files_whose_names_are_no_text_do_not_matter(source):
+    for name in (b"\xff.csv", b"_\xff.parquet", b"x/.\xfe"):
+        shutil.copy(source / "a.parquet", os.path.join(os.fsencode(source), name))
+    assert names(source) == ["a.parquet", "x/b.parquet"]
+    assert names(f"{source}/*.parquet") == ["a.parquet"]
+
+
+def test_an_output_that_holds_a_name_that_is_no_text(tmp_path):
+    os.mkdir(tmp_path / "out")
+    with open(os.fsencode(tmp_path / "out") + b"/\xff", "wb"):
+        pass
+    with pytest.raises(WorkdirError, match="holds \udcff, which no job"):
+        check_output(open_place(str(tmp_path / "out"), "--output"))
 
 
 def test_links_to_files_and_folders_are_followed(source, tmp_path):
