@@ -121,14 +121,15 @@ def _same(found: list[np.ndarray], wanted: list[np.ndarray]) -> bool:
 
 
 def _judged(read: Callable[[], None], run: Path, whole: bool) -> Callable[[], None]:
-    """Return `read`; where a step that it may use is whole, only the metrics may be refused."""
+    """Return `read`; where a step that it may use is whole, only metrics or lock may be refused."""
+    others = (f"{run}/metrics.jsonl", f"--workdir={run}: {run}/.lock is not a lock of ours")
 
     def reads() -> None:
         try:
             read()
         except BertFlowError as error:
             text = str(error)
-            refused = text.startswith(f"{run}/metrics.jsonl") if whole else str(run) in text
+            refused = text.startswith(others) if whole else str(run) in text
             if not refused or "\n" in text:
                 raise AssertionError(f"refused with: {text}") from error
             raise
