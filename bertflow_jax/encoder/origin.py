@@ -29,8 +29,7 @@ def encoder_origin(encoder: Encoder) -> dict[str, Any]:
     }
     return {
         _WEIGHTS: params_digest(used),
-        # What puts [CLS] and [SEP] around a text has two spellings; transformers writes the other.
-        "tokenizer_sha256": encoder.tokenizer.digest("post_processor"),
+        "tokenizer_sha256": encoder.tokenizer.digest(spelling=False),
         "num_attention_heads": encoder.config.num_attention_heads,
         "hidden_act": encoder.config.hidden_act,
         "layer_norm_eps": encoder.config.layer_norm_eps,
