@@ -76,6 +76,33 @@ def test_other_weights_are_refused(run, saved, tmp_path):
         same.with_postprocess(flow)
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_behind_another_post_processor_it_is_refused(run, saved, tmp_path, nested):
+    """Bug: a run's flow took what a Center or a Whitening gives, for the number of dimensions is
+    the same: numbers of no meaning, and no word."""
+    vectors = run.encoder.encode(LINES)
+    flow = Compose([load(saved), Center().fit(vectors)]) if nested else load(saved)
+    wrong = Compose([Center().fit(vectors), flow])
+    for call in (
+        lambda: wrong.transform(vectors),
+        lambda: wrong.inverse_transform(vectors),
+        wrong.pure,
+        lambda: run.encoder.with_postprocess(wrong),
+        lambda: wrong.save(tmp_path / "wrong"),
+    ):
+        with pytest.raises(InputError, match=r"^steps\[1\], a .*, was fitted on an encoder's vect"):
+            call()
+    assert not (tmp_path / "wrong").exists()
+    Compose([Center().fit(vectors)]).save(tmp_path / "one")
+    flow.save(tmp_path / "one" / "1")
+    (tmp_path / "one" / "compose.json").write_text('{"steps": 2}')
+    with pytest.raises(CheckpointError, match=r"steps\[1\], a .*, was fitted on an encoder's vec"):
+        load(tmp_path / "one")
+    fitted = Compose([Center(), load(saved)])
+    fitted.steps[1].train.steps = 1
+    assert fitted.fit(vectors).transform(vectors).shape == vectors.shape
+
+
 def around(*tokens):
     """What a tokenizer.json says that puts these tokens around a text."""
     ids = {"[CLS]": 2, "[SEP]": 3, "[MASK]": 4}
