@@ -69,7 +69,11 @@ def own_promotion() -> Iterator[None]:
     """Broadcast and mix types as JAX does by default; for functions under a caller's jax.jit too.
 
     Flax and distrax do so as well, which no broadcast of ours would change.
+
+    Raises:
+      InputError: as `refuse_fork`.
     """
+    refuse_fork()
     config = _jax.config
     with contextlib.ExitStack() as stack:
         if config.jax_numpy_rank_promotion != "allow":
