@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from bertflow_jax.config import Config, DataConfig, EncoderConfig, FlowConfig, TrainConfig
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.origin import encoder_origin
-from bertflow_jax.errors import CheckpointError, DataNotFoundError, InputError
+from bertflow_jax.errors import BertFlowWarning, CheckpointError, DataNotFoundError, InputError
 from bertflow_jax.postprocess import Center, Compose, Flow, load
 from bertflow_jax.restore import load_run
 from bertflow_jax.training.run import train
@@ -159,6 +160,31 @@ def test_a_saved_encoder_whose_tokens_were_changed(run, tmp_path):
     place = with_around(tmp_path / "both", tmp_path / "other", ["[SEP]", "[CLS]"])
     with pytest.raises(CheckpointError, match="its post-processor was saved with: its tokenizer"):
         SentenceEncoder.from_pretrained(place)
+
+
+@pytest.mark.parametrize(
+    ("said", "warned"),
+    [
+        ({"prompts": {"q": "query: "}, "default_prompt_name": "q"}, True),
+        ({"prompts": {"q": ""}, "default_prompt_name": "q"}, False),
+        ({"prompts": {"q": "query: "}}, False),
+    ],
+)
+def test_a_default_prompt_that_the_run_left_out_is_told(run, saved, folder, tmp_path, said, warned):
+    """Bug: train.py leaves the prompt out, encode puts it there: other vectors, and no word."""
+    place = shutil.copytree(folder, tmp_path / "prompted")
+    (place / "config_sentence_transformers.json").write_text(json.dumps(said), "utf-8")
+    other = SentenceEncoder.from_pretrained(place)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        both = other.with_postprocess(load(saved))
+    told = [str(w.message) for w in caught if issubclass(w.category, BertFlowWarning)]
+    assert [text.startswith("the default prompt 'query: ' of this encoder") for text in told] == [
+        True
+    ] * warned
+    expected = run.flow.transform(run.encoder.encode(LINES))
+    assert (np.abs(both.encode(LINES) - expected).max() > 0.01) == warned
+    np.testing.assert_allclose(both.encode(LINES, prompt=""), expected, atol=1e-5)
 
 
 def test_a_saved_encoder_is_no_run(run, tmp_path):
