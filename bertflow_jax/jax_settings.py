@@ -28,8 +28,12 @@ _forked = False  # whether this process was forked from one whose JAX had starte
 
 
 def random_key(seed: int | jax.Array) -> jax.Array:
-    """Return the random key of a seed; its numbers do not depend on jax_default_prng_impl."""
-    return jax.random.key(seed, impl="threefry2x32")
+    """Return the random key of a seed; its numbers depend on no setting of JAX.
+
+    Not on jax_default_prng_impl, nor on jax_random_seed_offset, which JAX adds to every seed.
+    """
+    offset = getattr(_jax.config, "jax_random_seed_offset", 0)
+    return jax.random.key(seed - offset if offset else seed, impl="threefry2x32")
 
 
 def refuse_x64() -> None:
@@ -65,7 +69,11 @@ def own_promotion() -> Iterator[None]:
     """Broadcast and mix types as JAX does by default; for functions under a caller's jax.jit too.
 
     Flax and distrax do so as well, which no broadcast of ours would change.
+
+    Raises:
+      InputError: as `refuse_fork`.
     """
+    refuse_fork()
     config = _jax.config
     with contextlib.ExitStack() as stack:
         if config.jax_numpy_rank_promotion != "allow":

@@ -13,6 +13,7 @@ from bertflow_jax.output_locks import LOCK
 from bertflow_jax.output_places import output_folder, refuse_link
 from bertflow_jax.remote.address import Address, remote_address
 from bertflow_jax.step_names import UNFINISHED_SAVE, is_step
+from bertflow_jax.supervision_config import comma_separated
 
 _log = logging.getLogger(__name__)
 CHECKPOINTS = "checkpoints"
@@ -143,10 +144,12 @@ def check_inputs_outside(folder: Path | Address, inputs: Mapping[str, str]) -> N
 
     Args:
       folder: the workdir; in a bucket there are no inputs.
-      inputs: name of the config field -> path; what is no path on this machine is ignored.
+      inputs: name of the config field -> path, or several with commas between them; what is no
+        path on this machine is ignored.
     """
     if isinstance(folder, Address):
         return
-    for name, path in inputs.items():
-        if path and os.path.exists(path) and Path(path).resolve().is_relative_to(folder.resolve()):
-            raise WorkdirError(f"--workdir={folder} --overwrite would delete {name}={path}")
+    for name, given in inputs.items():
+        for path in [given] if os.path.exists(given) else comma_separated(given):
+            if os.path.exists(path) and Path(path).resolve().is_relative_to(folder.resolve()):
+                raise WorkdirError(f"--workdir={folder} --overwrite would delete {name}={path}")

@@ -1,6 +1,7 @@
 """Settings of JAX that are the user's: the numbers are the same under them, or they are refused."""
 
 import contextlib
+import dataclasses
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from bertflow_jax import Flow, FlowConfig, SentenceEncoder, TrainConfig, Whitening
 from bertflow_jax.checkpoint import CheckpointStore, Records
-from bertflow_jax.config import Config, DataConfig, EncoderConfig
+from bertflow_jax.config import CheckpointConfig, Config, DataConfig, EncoderConfig
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.export.artifact import export_encoder
 from bertflow_jax.jax_settings import random_key
@@ -79,6 +80,7 @@ def expected(fitted):
         ("jax_enable_x64", True),
         ("jax_default_prng_impl", "rbg"),
         ("jax_threefry_partitionable", False),
+        ("jax_random_seed_offset", 7),
         ("jax_numpy_rank_promotion", "raise"),
         ("jax_numpy_dtype_promotion", "strict"),
         ("jax_transfer_guard", "disallow"),
@@ -132,6 +134,32 @@ def test_the_numbers_of_a_seed_are_those_of_threefry():
         bits = jax.random.bits(random_key(3), (2,))
     with set_to("jax_default_prng_impl", "threefry2x32"):
         np.testing.assert_array_equal(bits, jax.random.bits(jax.random.key(3), (2,)))
+
+
+@pytest.mark.parametrize("seed", [0, 3, 2**31 - 1])
+@pytest.mark.parametrize("offset", [7, -7, 2**31 - 1])
+def test_the_numbers_of_a_seed_have_no_offset(seed, offset):
+    """JAX_RANDOM_SEED_OFFSET: a seed stood for the numbers of another one, also under jax.jit."""
+    wanted = jax.random.key_data(jax.random.key(seed, impl="threefry2x32"))
+    with set_to("jax_random_seed_offset", offset):
+        np.testing.assert_array_equal(jax.random.key_data(random_key(seed)), wanted)
+        within = jax.jit(lambda seed: jax.random.key_data(random_key(seed)))(np.int32(seed))
+    np.testing.assert_array_equal(within, wanted)
+
+
+def test_a_run_goes_on_with_its_own_random_numbers(tmp_path):
+    """A resumed run went on with other orders and dropout, and so ended in other parameters."""
+    config = tiny(tmp_path, checkpoint=CheckpointConfig(every=1))
+    config.flow.dropout = 0.2
+    whole = train(config, tmp_path / "whole").state.variables
+    train(
+        dataclasses.replace(config, train=dataclasses.replace(config.train, steps=1)),
+        tmp_path / "run",
+    )
+    with set_to("jax_random_seed_offset", 5):
+        resumed = train(config, tmp_path / "run", resume=True).state.variables
+    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(resumed), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def tiny(folder, **changes):

@@ -9,7 +9,7 @@ from unprivileged import as_a_user
 
 from bertflow_jax import cli
 from bertflow_jax.errors import WorkdirError
-from bertflow_jax.workdir import clear_workdir, prepare_workdir
+from bertflow_jax.workdir import check_inputs_outside, clear_workdir, prepare_workdir
 
 FILES = ("metrics.jsonl", "notes/a", "checkpoints/4/state/s", "checkpoints/9/state/s")
 
@@ -114,3 +114,23 @@ def test_a_sticky_folder_with_a_file_of_another(run):
     os.chown(run / "notes" / "a", 65534, 65534)
     os.seteuid(65534)
     assert left(run) == sorted(FILES)
+
+
+@pytest.mark.parametrize("other", ["elsewhere.tsv", "run/notes/a", "none", " "])
+def test_an_input_in_a_list_is_no_less_an_input(run, other):
+    """Files of pairs, several in one field, were deleted: there is no file of the whole name."""
+    (run.parent / "elsewhere.tsv").touch()
+    mine = f"{run}/notes/a"
+    for given in (f"{run.parent}/{other},{mine}", f"{mine}, {run.parent}/{other}"):
+        with pytest.raises(WorkdirError, match=f"{run} --overwrite would delete data.path={mine}$"):
+            check_inputs_outside(run, {"encoder.path": "mini_bert", "data.path": given})
+    check_inputs_outside(run, {"data.path": f"{run.parent}/elsewhere.tsv,{run.parent}/none"})
+
+
+def test_a_comma_in_the_name_of_a_file(run):
+    """A file that is there is meant as a whole, and is no list."""
+    (run.parent / "x,run").mkdir()
+    check_inputs_outside(run, {"data.path": f"{run.parent}/x,run"})
+    (run / "a,b.txt").touch()
+    with pytest.raises(WorkdirError, match=r"would delete data\.path=.*/run/a,b\.txt$"):
+        check_inputs_outside(run, {"data.path": f"{run}/a,b.txt"})

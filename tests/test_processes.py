@@ -72,14 +72,20 @@ def flow():
 
 @pytest.mark.parametrize(
     "what",
-    ["encode", "stream", "load", "warmup", "transform", "log_prob", "sample", "fit", "pure"],
+    [
+        *("encode", "stream", "load", "warmup", "transform", "log_prob", "sample", "fit", "pure"),
+        *("embed_fn", "flow's function", "whitening's function", "distribution", "load a flow"),
+    ],
 )
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_fork_is_refused(what, encoder, flow):
-    """It hung for ever: JAX's threads are not in the fork."""
+def test_a_fork_is_refused(what, encoder, flow, tmp_path):
+    """It hung for ever: JAX's threads are not in the fork. A flow was called damaged there."""
+    flow.save(tmp_path)
+    ids, mask = encoder.tokenize(TEXTS)
     key = jax.random.key(0)
     white = Whitening(k=3).fit(U)
+    pure, affine = flow.pure(), white.pure()
     calls = {
         "encode": lambda: encoder.encode(TEXTS),
         "stream": lambda: next(encoder.encode_stream(TEXTS)),
@@ -90,6 +96,11 @@ def test_a_fork_is_refused(what, encoder, flow):
         "sample": lambda: flow.sample(key, 2),
         "fit": lambda: Flow().fit(U),
         "pure": lambda: encoder.with_postprocess(white),
+        "embed_fn": lambda: encoder.embed_fn(encoder.params, ids, mask),
+        "flow's function": lambda: pure.transform(pure.params, U),
+        "whitening's function": lambda: affine.transform(affine.params, U),
+        "distribution": lambda: flow.distribution,
+        "load a flow": lambda: Flow.load(tmp_path),
     }
     said = said_in_a_fork(calls[what])
     assert said.startswith("InputError: process "), said

@@ -192,10 +192,20 @@ class TextTokenizer:
         """Return the id of `mask_token`, `cls_token`, ...; None where the vocabulary lacks it."""
         return self._files.backend.token_to_id(self._files.special[name])
 
-    def digest(self, *left_out: str) -> str:
-        """Return the sha256 of all that decides the ids, but max_length and parts `left_out`."""
+    def digest(self, *, spelling: bool = True) -> str:
+        """Return the sha256 of all that decides the ids, but max_length.
+
+        Args:
+          spelling: whether it depends on how the tokens around a text are written down. Those of
+            BERT have several spellings, of which transformers writes another.
+        """
         content = tokenizer_content(self._files.backend)
-        content = {k: v for k, v in content.items() if k not in ("version", *left_out)}
+        del content["version"]
+        if not spelling:
+            del content["post_processor"]
+            around = [ids.tolist() for ids in special_ids(self._files.backend)]
+            if around != [[self.special_id(name)] for name in ("cls_token", "sep_token")]:
+                content["around"] = around
         content |= {"lower_first": self._lower_first, "side": self._files.truncation_side}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -1,11 +1,12 @@
 """Which encoder vectors come from: those of another one mean nothing to a post-processor."""
 
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bertflow_jax.encoder.hf_layout import params_digest
 from bertflow_jax.encoder.pretrained import Encoder
-from bertflow_jax.errors import InputError
+from bertflow_jax.errors import BertFlowWarning, InputError
 
 _WEIGHTS = "weights_sha256"
 _SAID = {
@@ -29,8 +30,7 @@ def encoder_origin(encoder: Encoder) -> dict[str, Any]:
     }
     return {
         _WEIGHTS: params_digest(used),
-        # What puts [CLS] and [SEP] around a text has two spellings; transformers writes the other.
-        "tokenizer_sha256": encoder.tokenizer.digest("post_processor"),
+        "tokenizer_sha256": encoder.tokenizer.digest(spelling=False),
         "num_attention_heads": encoder.config.num_attention_heads,
         "hidden_act": encoder.config.hidden_act,
         "layer_norm_eps": encoder.config.layer_norm_eps,
@@ -53,6 +53,8 @@ def told(names: Iterable[str], found: Mapping[str, Any]) -> str:
 def check_origin(processor: object, encoder: Encoder) -> None:
     """Raise InputError where a post-processor is known to be fitted on another encoder's vectors.
 
+    A default prompt, which train.py leaves out, is a warning: the texts of the run may have had it.
+
     Args:
       processor: its `fitted_on` is the `encoder_origin` of a run, None where nobody knows.
       encoder: whose vectors are to go through it.
@@ -66,4 +68,13 @@ def check_origin(processor: object, encoder: Encoder) -> None:
         raise InputError(
             f"the {getattr(processor, 'name', 'post-processor')} was fitted on the vectors of "
             f"another encoder: {told(other, found)}{wanted}. Fit one on the vectors of this one"
+        )
+    usage = encoder.usage
+    if prompt := usage.known_prompts.get(usage.default_prompt_name or "", ""):
+        warnings.warn(
+            f"the default prompt {prompt!r} of this encoder goes before every text, and the "
+            f"{getattr(processor, 'name', 'post-processor')} was fitted without it, unless the "
+            "texts of its run had it; prompt='' embeds the texts alone",
+            BertFlowWarning,
+            stacklevel=3,
         )

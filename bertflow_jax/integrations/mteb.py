@@ -15,7 +15,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from bertflow_jax.checks import check_count
@@ -27,6 +26,7 @@ from bertflow_jax.integrations.mteb_inputs import (
     check_languages,
     default_name,
     full_name,
+    sizes,
 )
 from bertflow_jax.st_interface import vector_pair
 
@@ -41,8 +41,6 @@ except ImportError as error:
         f"bertflow_jax.integrations.mteb needs mteb 2.12 or later ({error}): "
         "pip install 'mteb>=2.12,<3' (the extra mteb)"
     ) from error
-
-_MIB = 2**20
 
 
 class MTEBEncoder(AbsEncoder):
@@ -89,7 +87,8 @@ class MTEBEncoder(AbsEncoder):
             )
         if batch_size is not None:
             check_count(batch_size, "batch_size", 1)
-        self.model = encoder
+        self.model = self._wrapped = encoder
+        self._length = encoder.encoder.tokenizer.max_length
         self.batch_size = batch_size
         prompts = {name: text for name, text in encoder.encoder.usage.prompts.items() if text}
         # With those that sentence-transformers knows in every folder: a document of a folder that
@@ -104,7 +103,7 @@ class MTEBEncoder(AbsEncoder):
                 "revision": hashlib.sha256(described.encode()).hexdigest(),
                 "use_instructions": bool(prompts),
                 "languages": check_languages(languages),
-                **_sizes(encoder),
+                **sizes(encoder),
             }
         )
 
@@ -170,9 +169,10 @@ class MTEBEncoder(AbsEncoder):
           float32[N, E], one row a text in the order of the batches.
 
         Raises:
-          InputError: what is no batches of texts, another precision or prompt_type, and as
-            `SentenceEncoder.encode`.
+          InputError: what is no batches of texts, another precision or prompt_type, an encoder
+            that the revision does not tell of any more, and as `SentenceEncoder.encode`.
         """
+        self._check_unchanged()
         check_encode_kwargs(kwargs)
         texts = batch_texts(inputs, getattr(task_metadata, "name", "this task"))
         prompt_name = self._prompt_name(task_metadata, prompt_type)
@@ -185,6 +185,17 @@ class MTEBEncoder(AbsEncoder):
             prompt_name=prompt_name,
         )
         return vectors[[rows[text] for text in texts]]
+
+    def _check_unchanged(self) -> None:
+        """Raise InputError where mteb would file scores of other vectors under the revision."""
+        length = self.model.encoder.tokenizer.max_length
+        if self.model is not self._wrapped:
+            what = "model is another encoder than was given"
+        elif length != self._length:
+            what = f"max_seq_length={length} of the encoder was {self._length} when it was given"
+        else:
+            return
+        raise InputError(f"{what}, and the revision tells of that: make the MTEBEncoder anew")
 
     def _prompt_name(self, task_metadata: Any, prompt_type: Any) -> str | None:
         """Return the prompt that mteb's rules choose; raises InputError."""
@@ -218,18 +229,6 @@ class MTEBEncoder(AbsEncoder):
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Return the cosines of matching rows of float[N, E]: a tensor, float32[N]; as above."""
         return super().similarity_pairwise(*vector_pair(embeddings1, embeddings2, matching=True))
-
-
-def _sizes(encoder: SentenceEncoder) -> dict[str, Any]:
-    """Return what is counted, for ModelMeta."""
-    arrays = jax.tree.leaves(encoder.params)
-    return {
-        "n_parameters": sum(array.size for array in arrays),
-        "n_embedding_parameters": encoder.params["encoder"]["embeddings"]["word"].size,
-        "memory_usage_mb": sum(array.nbytes for array in arrays) / _MIB,
-        "max_tokens": encoder.encoder.tokenizer.max_length,
-        "embed_dim": encoder.dimension,
-    }
 
 
 def _model_meta(fields: Mapping[str, Any]) -> ModelMeta:

@@ -1,10 +1,11 @@
-"""What is handed to an encoder of mteb, and what mteb would accept and trip over later."""
+"""What is handed to an encoder of mteb and told of it, and what mteb would trip over later."""
 
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from bertflow_jax.data.texts import check_text, iter_texts
@@ -17,6 +18,7 @@ _ORGANISATION = "bertflow_jax"
 # What mteb passes on to every encode. Its batch_size is 32 unless the user says otherwise, which
 # suits no device, and its own DataLoader has heeded it already.
 _HEEDED = ("batch_size", "precision", "show_progress_bar")
+_MIB = 2**20
 _LONGEST_NAME = 200  # bytes: mteb makes a folder of it, with a tail of its own
 _BATCHES = 'batches {"text": list of str} are needed, as a DataLoader of mteb gives'
 
@@ -109,3 +111,15 @@ def check_languages(languages: Sequence[str] | None) -> list[str] | None:
     if not all(isinstance(code, str) for code in found):
         raise ConfigError(f"languages={shown(languages)}: a list of codes is needed, ['eng-Latn']")
     return [str(code) for code in found]
+
+
+def sizes(encoder: "SentenceEncoder") -> dict[str, Any]:
+    """Return what is counted, for ModelMeta."""
+    arrays = jax.tree.leaves(encoder.params)
+    return {
+        "n_parameters": sum(array.size for array in arrays),
+        "n_embedding_parameters": encoder.params["encoder"]["embeddings"]["word"].size,
+        "memory_usage_mb": sum(array.nbytes for array in arrays) / _MIB,
+        "max_tokens": encoder.encoder.tokenizer.max_length,
+        "embed_dim": encoder.dimension,
+    }

@@ -199,6 +199,7 @@ def _pieces(
         job.normalize,
         job.on_overflow,
         job.workers.environment(),
+        store.made_by["encoder"],
     )
     source = open_place(job.input, "--input").filesystem
     dataset = ray.data.from_items(units, override_num_blocks=min(len(units), _BLOCKS))

@@ -85,6 +85,7 @@ class EmbedSettings:
       normalize: scale every vector to length 1.
       on_overflow: see `SentenceEncoder.encode`; `warn` says so once a worker.
       environment: of `worker_environment`.
+      encoder: `describe` of the encoder that the job began with; None where nobody has looked.
     """
 
     column: str
@@ -93,6 +94,7 @@ class EmbedSettings:
     normalize: bool
     on_overflow: str
     environment: Mapping[str, str]
+    encoder: Mapping[str, Any] | None = None
 
 
 class Embedded(NamedTuple):
@@ -123,6 +125,8 @@ class EmbedTable:
         self._failed: BertFlowError | None = None
         try:
             self._encoder = load_in_worker(spec, settings.environment)
+            if settings.encoder is not None:
+                _check_same(settings.encoder, self._encoder.describe())
         except BertFlowError as error:
             self._failed = error
 
@@ -198,6 +202,21 @@ def with_vectors(table: Any, vectors: np.ndarray, name: str) -> Any:
     values = pyarrow.array(vectors.reshape(-1))
     column = pyarrow.FixedSizeListArray.from_arrays(values, vectors.shape[1])
     return table.append_column(pyarrow.field(name, column.type), column)
+
+
+def _check_same(began: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Raise InputError where a worker has another encoder than the others, or the manifest.
+
+    Workers load when they are started, which Ray does late and again: meanwhile a run may have
+    gone on, a branch of the Hub moved, or a folder been replaced.
+    """
+    names = [name for name in sorted({*began, *found}) if began.get(name) != found.get(name)]
+    if names:
+        raise InputError(
+            f"a worker has loaded another encoder than the job began with (other: "
+            f"{', '.join(names)}): leave its files as they are, name the --step of a run that goes "
+            "on or the --revision of a Hub id, and start the job again"
+        )
 
 
 def describe(spec: EncoderSpec) -> dict[str, Any]:

@@ -55,8 +55,16 @@ def check_steps(given: Any) -> tuple[PostProcessor, ...]:
 
 
 def check_chain(steps: Sequence[PostProcessor]) -> None:
-    """Raise InputError naming a fitted step that takes other vectors than the one before gives."""
+    """Raise InputError naming a fitted step that takes other vectors than the one before gives.
+
+    A step that knows the encoder of its vectors (`Flow.fitted_on`) has its place before all others.
+    """
     for place, (before, step) in enumerate(itertools.pairwise(steps), 1):
+        if getattr(step, "fitted_on", None) is not None:
+            raise InputError(
+                f"steps[{place}], a {step.name}, was fitted on an encoder's vectors, not on what "
+                f"comes before it, a {before.name}; put it first, or fit them together"
+            )
         given, taken = before.latent_features, step.features
         if given is not None and taken is not None and given != taken:
             raise InputError(

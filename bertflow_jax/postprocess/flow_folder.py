@@ -10,6 +10,7 @@ import flax.traverse_util
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
 from bertflow_jax.config_fields import from_dict
 from bertflow_jax.errors import shown
+from bertflow_jax.jax_settings import refuse_fork
 from bertflow_jax.postprocess.flow_functions import expected_variables
 from bertflow_jax.postprocess.saved_settings import entry
 from bertflow_jax.postprocess.storage import DAMAGE, Folder, unreadable
@@ -46,8 +47,10 @@ def read_flow(
       DataNotFoundError: the folder or one of its two files is missing.
       CheckpointError: a file is damaged, or the arrays do not fit the config or hold a number that
         is not finite.
+      InputError: in a fork that JAX cannot be used in.
     """
     path = _FOLDER.find(folder, "flow")
+    refuse_fork()  # else the files would be called damaged
     try:
         described, flat = _FOLDER.read(path)
         flow_fields, train_fields, seed, features = (

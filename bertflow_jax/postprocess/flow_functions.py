@@ -13,7 +13,7 @@ from bertflow_jax.checks import check_count
 from bertflow_jax.config import FlowConfig
 from bertflow_jax.embedding_checks import check_results
 from bertflow_jax.errors import InputError, shown
-from bertflow_jax.jax_settings import own_promotion, own_settings
+from bertflow_jax.jax_settings import own_promotion, own_settings, refuse_fork
 from bertflow_jax.postprocess.expected_arrays import check_arrays
 
 _MOST = 2**31 - 1  # sizes on the device are int32
@@ -24,8 +24,9 @@ def loaded_glow() -> Any:
     """Return `bertflow_jax.flow.glow`, loaded when it is first used.
 
     distrax takes nearly as long to load as JAX itself, which a program that only encodes need not
-    wait for.
+    wait for. Raises InputError in a fork that JAX cannot be used in.
     """
+    refuse_fork()
     # The first use may be inside a traced function, and what modules define must not be traced.
     with jax.ensure_compile_time_eval():
         from bertflow_jax.flow import glow

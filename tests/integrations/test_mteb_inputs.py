@@ -222,3 +222,21 @@ def test_an_empty_corpus_scores_nothing(wrapped):
     task = made.retrieval_task([{"id": "q", "text": "A dog."}], [], {"q": {"d": 1}})
     result = mteb.evaluate(wrapped, task, cache=None, show_progress_bar=False)
     assert result.task_results[0].get_score() == 0
+
+
+def test_an_encoder_that_was_changed_since_is_refused():
+    """Scores of other vectors, which mteb files under the revision of those before."""
+    inputs = [{"text": [" ".join("abcdefghijklmnop")]}]
+    encoder = SentenceEncoder.from_pretrained("mini_bert", max_length=16)
+    wrapped = MTEBEncoder(encoder)
+    before = wrapped.encode(inputs)
+    encoder.max_seq_length = 8
+    assert np.abs(encoder.encode(inputs[0]["text"]) - before).max() > 0.01
+    assert MTEBEncoder(encoder).mteb_model_meta.revision != wrapped.mteb_model_meta.revision
+    with pytest.raises(InputError, match=r"max_seq_length=8 .* was 16 .*MTEBEncoder.* anew"):
+        wrapped.encode(inputs)
+    encoder.max_seq_length = 16
+    np.testing.assert_array_equal(wrapped.encode(inputs), before)
+    wrapped.model = SentenceEncoder.from_pretrained("mini_bert", "cls", max_length=16)
+    with pytest.raises(InputError, match=r"model is another .*MTEBEncoder.* anew"):
+        wrapped.encode(inputs)

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from bertflow_jax.errors import BertFlowError, DataError, InputError, TrainingError, WorkdirError
-from bertflow_jax.integrations import ray_job
+from bertflow_jax.integrations import ray_job, ray_manifest
 from bertflow_jax.integrations.ray_data import EncoderSpec, Workers, embed_dataset
 from bertflow_jax.integrations.ray_job import Counts, RayJob, run_ray_job
 
@@ -164,6 +164,29 @@ def test_other_weights_at_the_same_place(cluster, job, folder, tmp_path):
         with pytest.raises(WorkdirError, match="made with another encoder; name a new folder"):
             run_ray_job(changed)
     np.testing.assert_array_equal(vectors(made, 0), before)
+
+
+def test_an_encoder_that_changes_while_a_job_starts(cluster, job, folder, tmp_path, monkeypatch):
+    """Vectors of other weights under the digest of those that were there before, and no word: a
+    run that goes on, or a branch of the Hub that moves, while the workers load."""
+    place = shutil.copytree(folder, tmp_path / "encoder")
+    made = dataclasses.replace(job(pyarrow.array(TEXTS)), spec=EncoderSpec(str(place)))
+
+    def replaced(*given):
+        ray_manifest.take_over(*given)  # the job has described its encoder, no worker has it yet
+        weights = load_file(folder / "model.safetensors")
+        weights = {name: array * np.float32(1.5) for name, array in weights.items()}
+        save_file(weights, place / "model.safetensors")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ray_job, "take_over", replaced)
+        with pytest.raises(
+            InputError, match=r"has loaded another encoder than .*other: weights_sha256"
+        ):
+            run_ray_job(made)
+    assert not os.path.exists(f"{made.output}/0.parquet")
+    shutil.copy(folder / "model.safetensors", place)
+    assert run_ray_job(made).computed == 6
 
 
 @pytest.mark.parametrize(

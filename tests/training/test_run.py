@@ -468,6 +468,22 @@ def test_overwrite_never_deletes_an_input(tmp_path):
     assert text.exists()
 
 
+def test_overwrite_never_deletes_one_of_several_inputs(tmp_path):
+    """--overwrite deleted the files of pairs: only a single one was found in the workdir."""
+    places = [tmp_path / "run" / name for name in ("a.tsv", "b.tsv")]
+    places[0].parent.mkdir()
+    (tmp_path / "run" / "metrics.jsonl").touch()
+    for path in places:
+        rows = [f"{line}\tno {line}\tneutral" for line in LINES]
+        path.write_text("\n".join(["sentence1\tsentence2\tgold_label", *rows]), "utf-8")
+    config = _config(places[0].parent, 1)
+    named = ",".join(map(str, places))
+    config.data = dataclasses.replace(config.data, path=named, format="pairs")
+    with pytest.raises(WorkdirError, match=rf"--overwrite would delete data\.path={places[0]}$"):
+        train(config, tmp_path / "run", overwrite=True)
+    assert all(path.exists() for path in places)
+
+
 def test_what_a_run_leaves_before_its_first_checkpoint_is_no_run(folder, tmp_path):
     """Stopped that early, neither the same command nor --resume went on."""
     (tmp_path / "metrics.jsonl").write_text("")
