@@ -40,7 +40,8 @@ $(VENV)/.installed: requirements.txt requirements-dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --upgrade pip
 	# compat: otherwise a folder bertflow_jax in the current one, such as the clone, hides the package.
-	$(RUN) -m pip install --quiet -r requirements-dev.txt -e . --config-settings editable_mode=compat
+	# setuptools warns of it at length, where a first-time reader looks for an error.
+	PYTHONWARNINGS="ignore:Compat editable installs" $(RUN) -m pip install --quiet -r requirements-dev.txt -e . --config-settings editable_mode=compat
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.installed requirements-docs.txt

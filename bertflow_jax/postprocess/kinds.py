@@ -36,6 +36,11 @@ def load(folder: str | Path) -> PostProcessor:
             raise DataNotFoundError(
                 f"{path}: no such folder of a saved flow or other post-processor"
             )
+        if (path / "checkpoints").is_dir():
+            raise DataNotFoundError(
+                f"{path} is the folder of a run: give it as --workdir, in Python to load_run, whose "
+                "result has its flow"
+            )
         raise DataNotFoundError(
             f"{path} holds no saved post-processor (as flow_config.json); name the folder that "
             "its `save`, bertflow_jax.postprocess fit or bertflow_jax.convert wrote"

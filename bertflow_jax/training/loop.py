@@ -111,7 +111,7 @@ def run_fit(
         _log.warning(
             "%d steps are few for a flow: more epochs, or a smaller batch_size, make more", last
         )
-    bar = progress_bar(total=last, initial=done, unit="step", disable=not progress)
+    bar = progress_bar(total=last, initial=done, unit="step", disable=not progress or done >= last)
     profiler = profiler or Profiler("", "")
     profiler.at(done)
     with bar, Interrupt(preemptible=save is not None, alone=not distributed.several()) as interrupt:
@@ -146,7 +146,7 @@ def run_fit(
                 save(state, held_out)
             if finish is not None:
                 finish()
-            if save is not None and done > saved:
+            if save is not None and done:
                 # A resumed fit has the same rate and comes to the same loss.
                 way = (
                     "--overwrite starts anew"
@@ -155,7 +155,7 @@ def run_fit(
                 )
                 _log.warning("stopped after step %d, which is saved: %s", done, way)
             elif save is not None:
-                _log.warning("stopped after step %d; nothing new to save", done)
+                _log.warning("stopped before the first step; nothing to save")
             raise
     tell_end(best, held_out, evaluated)
     return FitResult(state, evaluate(state) if held_out is None else held_out)

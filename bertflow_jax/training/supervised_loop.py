@@ -97,7 +97,7 @@ def run_supervised(
             sink.write(0, _dev_values(best.metric, best.start))
     if done >= last:
         _log.warning("nothing to do: step %d is reached, %d are asked for", done, last)
-    bar = progress_bar(total=last, initial=done, unit="step", disable=not progress)
+    bar = progress_bar(total=last, initial=done, unit="step", disable=not progress or done >= last)
     value: float | None = None
     profiler = profiler or Profiler("", "")
     profiler.at(done)
@@ -137,10 +137,10 @@ def run_supervised(
                 save(state, best, value if made == done else None)
             if finish is not None:
                 finish()
-            if save is not None and made > saved:
+            if save is not None and made:
                 _log.warning("stopped after step %d, which is saved: --resume goes on", made)
             elif save is not None:
-                _log.warning("stopped after step %d; nothing new to save", made)
+                _log.warning("stopped before the first step; nothing to save")
             raise
     _tell_end(best, done, last)
     return LoopResult(state, best)

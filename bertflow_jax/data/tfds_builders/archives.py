@@ -125,7 +125,11 @@ def _check_reachable(url: str) -> None:
     try:
         answer = requests.head(url, timeout=_PATIENCE, allow_redirects=True)
     except requests.RequestException as error:
-        raise _failed(url, f"not reached ({error})") from error
+        # Around the reason the libraries lay their own: each names the address, and its pools.
+        reason: BaseException = error
+        while reason.__context__ is not None:
+            reason = reason.__context__
+        raise _failed(url, f"not reached ({reason})") from error
     if answer.status_code >= 400 and answer.status_code not in _NO_HEAD:
         raise _failed(url, f"the host answers {answer.status_code} {answer.reason}")
 
