@@ -7,7 +7,9 @@ import pytest
 from bertflow_jax.config import Config, DataConfig, SupervisionConfig
 from bertflow_jax.data.supervision import load_training_pairs
 from bertflow_jax.data.text import load_text
+from bertflow_jax.errors import CheckpointError
 from bertflow_jax.evaluation.captions import fitted_on
+from bertflow_jax.evaluation.own_text import own_text
 
 PAIRS = [("a dog sleeps", "a cat eats", "0.5"), ("we sing", "they sing", "4.0"), ("x", "y", "2")]
 
@@ -52,3 +54,35 @@ def test_the_bundled_corpus_and_sets_by_their_names(tmp_path):
     classes = {"path": "tfds", "format": "tfds", "task": "snli,multi_nli", "splits": ["train"]}
     expected = "flow: step 3, fitted on the text of snli, multi_nli (train)"
     assert named(json.loads(json.dumps(classes))) == [expected]
+
+
+def flow(path):
+    columns = "sentence1,sentence2"
+    return Config(data=DataConfig(path=str(path), format="tsv", columns=columns))
+
+
+def text_manifest(config):
+    return load_text(config.data).manifest
+
+
+@pytest.mark.parametrize(("config_of", "manifest"), [(joint, manifest_of), (flow, text_manifest)])
+def test_the_text_of_a_run_is_that_of_its_objective(file, config_of, manifest):
+    """Catches rows of a joint run that were fitted on the bundled corpus, its data.path."""
+    config = config_of(file)
+    corpus = own_text(config, manifest(config))()
+    assert corpus.examples == [(first, second) for first, second, _ in PAIRS]
+    assert corpus.manifest["sha256"] == manifest(config)["sha256"]
+    counts = [corpus.manifest[name] for name in ("examples", "sentences", "unique_sentences")]
+    assert counts == [3, 6, 6]
+
+
+@pytest.mark.parametrize(("config_of", "manifest"), [(joint, manifest_of), (flow, text_manifest)])
+def test_a_text_that_was_changed_is_not_that_of_the_run(file, config_of, manifest):
+    """Catches rows fitted on other text than the flow beside them, under the same name."""
+    config = config_of(file)
+    text = own_text(config, manifest(config))
+    file.write_text(file.read_text().replace("a dog sleeps", "a dog barks"))
+    field = "supervision.path" if config.objective == "joint" else "data.path"
+    with pytest.raises(CheckpointError, match="--fit=run: ") as caught:
+        text()
+    assert f"{field}={file}" in str(caught.value)
