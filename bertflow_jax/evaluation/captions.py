@@ -6,6 +6,7 @@ from typing import Any
 from bertflow_jax.config import Config
 from bertflow_jax.evaluation.similarities import TITLES
 from bertflow_jax.evaluation.table import COLUMNS, PLUS_MINUS, mark_notes, split_tasks, task_columns
+from bertflow_jax.supervision_config import comma_separated
 
 OWN_FLOW = "flow"  # the row of the run that is evaluated
 FITTED_HERE = ", fitted here"  # of a fitted row whose name the run's own flow has already
@@ -121,6 +122,10 @@ def _fit(fitted: Mapping[str, Any]) -> str:
 
 
 def _text(manifest: Mapping[str, Any]) -> str:
-    if "task" in manifest:
-        return f"the text of {COLUMNS[manifest['task']]} ({', '.join(manifest['splits'])})"
-    return "the bundled corpus" if manifest["path"] == "everyday" else str(manifest["path"])
+    if manifest["path"] == "everyday":
+        return "the bundled corpus"
+    # A file of labelled pairs has the config's task and splits beside it, without effect.
+    if manifest.get("format", "sts") not in ("sts", "tfds") or not manifest.get("task"):
+        return str(manifest["path"])
+    tasks = [COLUMNS.get(task, task) for task in comma_separated(manifest["task"])]
+    return f"the text of {', '.join(tasks)} ({', '.join(manifest['splits'])})"

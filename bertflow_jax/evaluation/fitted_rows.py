@@ -10,7 +10,7 @@ What they are fitted on, `--fit`:
 import dataclasses
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,7 +74,7 @@ def load_fit_texts(
     splits: Sequence[str],
     tasks: Sequence[str],
     data_dir: str | None,
-    own: DataConfig | None = None,
+    own: Callable[[], TextCorpus] | None = None,
 ) -> FitTexts:
     """Read the text of `--fit`; labels are never read.
 
@@ -83,9 +83,9 @@ def load_fit_texts(
       splits: of stsb and sickr; empty takes all.
       tasks: names of what is scored.
       data_dir: of the tasks.
-      own: text of the workdir's run.
+      own: reads the text of the workdir's run.
 
-    Raises ConfigError, DataError or DataNotFoundError naming the flag or file.
+    Raises ConfigError, DataError or DataNotFoundError naming the flag or file; as `own`.
     """
     fit = fit or (TARGET if own is None else OWN)
     if splits and fit != TARGET and not _has_splits(fit):
@@ -106,7 +106,7 @@ def load_fit_texts(
     if fit == OWN:
         if own is None:
             raise ConfigError("--fit=run is the text of a --workdir's fit; an encoder has none")
-        shared = load_text(own)
+        shared = own()
     elif fit in ALL_TASKS:
         shared = _task_text(fit, splits, data_dir)
     elif os.path.exists(path := str(user_path(fit, "--fit"))):
@@ -170,7 +170,7 @@ def fit_row(
     for corpus in texts.distinct:
         processor = make_postprocessor(spec, lambda: _flow(config, seed))
         sentences, rows = corpus.numbered()
-        _log.info("fitting %s on %s", spec, corpus.manifest.get("task", corpus.manifest["path"]))
+        _log.info("fitting %s on %s", spec, corpus.manifest.get("task") or corpus.manifest["path"])
         fitted[id(corpus)] = processor.fit_examples(raw(sentences), rows)
     return {
         task.name: raw.only(task.sentences).map(fitted[id(texts.corpora[task.name])].transform)

@@ -2,14 +2,16 @@
 
 import dataclasses
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertflow_jax.config import Config, DataConfig
+from bertflow_jax.config import Config
 from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.data.sts import StsTask
+from bertflow_jax.data.text import TextCorpus
 from bertflow_jax.evaluation import sources
 from bertflow_jax.evaluation.analyses import format_analyses, run_analyses
 from bertflow_jax.evaluation.captions import FITTED_HERE
@@ -112,7 +114,7 @@ def _evaluate(
 
 
 def _fit_texts(
-    options: EvalOptions, tasks: list[StsTask], own: DataConfig | None = None
+    options: EvalOptions, tasks: list[StsTask], own: Callable[[], TextCorpus] | None = None
 ) -> "FitTexts | None":
     if not options.rows:
         return None

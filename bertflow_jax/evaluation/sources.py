@@ -2,14 +2,16 @@
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertflow_jax.checks import parse_step
-from bertflow_jax.config import Config, DataConfig
+from bertflow_jax.config import Config
+from bertflow_jax.data.text import TextCorpus
 from bertflow_jax.evaluation.captions import step_line
 from bertflow_jax.evaluation.options import EvalOptions
+from bertflow_jax.evaluation.own_text import own_text
 
 if TYPE_CHECKING:
     from bertflow_jax.embed import SentenceEncoder
@@ -30,7 +32,7 @@ class Source:
       identity: of the encoder.
       postprocess: the run's flow, or what --flow names; None without either.
       config: of the run; its `flow` and `train` sections shape the flows among the fitted rows.
-      own_text: what the run was fitted on.
+      own_text: reads what the run was fitted on; None without a run.
       model: of results.json.
       metrics_path: metrics of the run.
     """
@@ -39,7 +41,7 @@ class Source:
     identity: dict[str, Any]
     postprocess: "PostProcessor | None"
     config: Config
-    own_text: DataConfig | None
+    own_text: Callable[[], TextCorpus] | None
     model: dict[str, Any]
     metrics_path: Path | None
 
@@ -81,7 +83,7 @@ def workdir_source(options: EvalOptions, scratch: Path) -> Source:
         run.identity,
         run.flow,
         options.config or config,
-        config.data,
+        own_text(config, run.records.manifest),
         model,
         run.metrics_path,
     )

@@ -77,16 +77,23 @@ class Cell:
 def encoder_of(config: Config) -> tuple[SentenceEncoder, dict[str, Any]]:
     """Return the encoder of a config and its identity; the last ones stay loaded."""
     section = config.encoder
-    return _loaded(section.path, section.pooling, section.max_length, section.dtype)
+    return _loaded(
+        section.path, section.pooling, section.max_length, section.dtype, section.revision
+    )
 
 
 @functools.lru_cache(maxsize=2)
 def _loaded(
-    path: str, pooling: str, max_length: int, dtype: str
+    path: str, pooling: str, max_length: int, dtype: str, revision: str
 ) -> tuple[SentenceEncoder, dict[str, Any]]:
     config = Config()
     section = dataclasses.replace(
-        config.encoder, path=path, pooling=pooling, max_length=max_length, dtype=dtype
+        config.encoder,
+        path=path,
+        pooling=pooling,
+        max_length=max_length,
+        dtype=dtype,
+        revision=revision,
     )
     encoder = load_encoder(dataclasses.replace(config, encoder=section))
     return encoder, encoder.identity()

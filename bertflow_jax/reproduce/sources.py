@@ -138,6 +138,12 @@ def run_folder(folder: Path, config: Config, encoder: dict[str, Any], read: Any)
       read: JSON-safe digests of what is fitted on.
     """
     placed = absolute_paths(config)
-    paths = [placed.encoder.path, placed.data.path, placed.supervision.path]
+    # A run does not go on under another name of the same commit either.
+    paths = [
+        placed.encoder.path,
+        placed.encoder.revision,
+        placed.data.path,
+        placed.supervision.path,
+    ]
     key = digest_of({"config": settled(config), "paths": paths, "encoder": encoder, "read": read})
     return folder.with_name(f"{folder.name}-{key[:12]}")

@@ -7,7 +7,7 @@ import pytest
 
 from bertflow_jax.config import Config, DataConfig, EncoderConfig, FlowConfig, TrainConfig
 from bertflow_jax.data.sts import load_task
-from bertflow_jax.data.text import TextCorpus
+from bertflow_jax.data.text import TextCorpus, load_text
 from bertflow_jax.errors import ConfigError
 from bertflow_jax.evaluation import sources
 from bertflow_jax.evaluation.fitted_rows import (
@@ -274,6 +274,5 @@ def test_fit_text_from_a_file(tmp_path):
     file.write_text("one\ntwo\nthree\n")
     texts = load_fit_texts(str(file), (), ["stsb", "sickr"], None)
     assert texts.sentences == ["one", "two", "three"]
-    assert (
-        load_fit_texts("", (), ["stsb"], None, DataConfig()).manifests["stsb"]["path"] == "everyday"
-    )
+    own = load_fit_texts("", (), ["stsb"], None, lambda: load_text(DataConfig()))
+    assert own.manifests["stsb"]["path"] == "everyday"

@@ -24,6 +24,8 @@ from bertflow_jax.config import (
 )
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.errors import CheckpointError, ConfigError, WorkdirError
+from bertflow_jax.evaluation.options import EvalOptions
+from bertflow_jax.evaluation.run import run_evaluation
 from bertflow_jax.restore import load_run
 from bertflow_jax.training.resume import resume_check
 from bertflow_jax.training.run import train
@@ -218,6 +220,13 @@ def test_joint(folder):
     np.testing.assert_array_equal(run.encoder.encode(texts), trained.encode(texts))
     latent = SentenceEncoder.from_checkpoint(folder / "joint").encode(texts)
     np.testing.assert_allclose(latent, run.flow.transform(trained.encode(texts)), atol=1e-4)
+    # Rows beside its flow were fitted on data.path, which a joint run does not read.
+    options = EvalOptions(
+        str(folder / "joint"), rows=("center",), output=str(folder / "eval"), report=False
+    )
+    fitted = run_evaluation(options)["model"]["fitted"]
+    assert fitted["fit"] == "run"
+    assert fitted["text"]["everyday"]["sha256"] == records.manifest["sha256"]
 
     workdir = _cut_after(folder / "joint", folder / "joint2", 2)
     train_encoder(config, workdir, resume=True)
