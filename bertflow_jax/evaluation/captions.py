@@ -102,7 +102,7 @@ def step_line(step: int, config: Config, examples: int) -> str:
     order = ExampleOrder(fitted, min(config.train.batch_size, fitted), config.seed)
     planned = order.steps_for(config.train.epochs)
     if held_out:
-        return f"step {step} of {planned} planned, or a few more: data.held_out may leave more texts"
+        return f"step {step} of {planned} planned, or a few more (data.held_out)"
     return f"step {step} of {planned} planned"
 
 

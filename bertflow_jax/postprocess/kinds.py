@@ -38,8 +38,8 @@ def load(folder: str | Path) -> PostProcessor:
             )
         if (path / "checkpoints").is_dir():
             raise DataNotFoundError(
-                f"{path} is the folder of a run: give it as --workdir, in Python to load_run, whose "
-                "result has its flow"
+                f"{path} is the folder of a run: give it as --workdir, in Python to load_run, "
+                "whose result has its flow"
             )
         raise DataNotFoundError(
             f"{path} holds no saved post-processor (as flow_config.json); name the folder that "

@@ -229,7 +229,7 @@ def test_a_run_that_was_cut_off_is_told():
     # Fewer examples than a batch make a batch of all of them.
     assert step_line(2, 10, train={"epochs": 5.0}) == "step 2 of 5 planned"
     held_out = DataConfig(held_out=0.1)
-    assert step_line(2, data=held_out) == "step 2 of 2 planned, or a few more: data.held_out may leave more texts"
+    assert step_line(2, data=held_out) == "step 2 of 2 planned, or a few more (data.held_out)"
     assert step_line(2, objective="joint") == "step 2"
 
 

@@ -255,6 +255,9 @@ def test_impossible_arguments():
 def test_damaged_folders(tmp_path):
     with pytest.raises(DataNotFoundError, match="holds no saved post-processor"):
         load(tmp_path)
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(DataNotFoundError, match="is the folder of a run: give it as --workdir"):
+        load(tmp_path / "run")
     Whitening().fit(correlated()).save(tmp_path)
     with pytest.raises(CheckpointError, match="holds a whitening, not a natsv"):
         NATSV.load(tmp_path)

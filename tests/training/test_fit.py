@@ -231,6 +231,38 @@ def test_the_last_good_state_is_saved_when_a_run_stops(stop, caplog):
     assert max_difference(saved[0], straight) == 0.0
 
 
+def test_a_run_that_stops_at_a_saved_step_says_that_it_is_saved(caplog):
+    """It said "nothing new to save", which reads as if the run was lost."""
+    config, data, saved = _config(40), _data(), []
+    config.checkpoint.every = 20
+
+    def save(state, held_out):
+        saved.append(int(state.step))
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_fit(config, data, initial_state(config, data), save=save)
+    assert saved == [20]
+    assert "stopped after step 20, which is saved: --resume goes on" in caplog.messages
+
+
+def test_a_run_that_stops_before_its_first_step_saves_nothing(caplog):
+    def stop(state, done, count):
+        raise KeyboardInterrupt
+
+    config, data, saved = _config(40), _data(), []
+    with pytest.raises(KeyboardInterrupt):
+        run_fit(
+            config,
+            data,
+            initial_state(config, data),
+            save=lambda state, held_out: saved.append(state),
+            make_runner=lambda order: stop,
+        )
+    assert saved == []
+    assert "stopped before the first step; nothing to save" in caplog.messages
+
+
 def test_sparse_dimensions_do_not_blow_up():
     """A dimension that is 0 in a whole batch would get a gain of a million from that batch."""
     rng = np.random.default_rng(0)
