@@ -57,6 +57,14 @@ def user_path(path: str | os.PathLike[str], name: str, *, reading: bool = True) 
     return expanded
 
 
+def can_be_path(text: str) -> bool:
+    """Whether a text, as of a JSON file, can name a file: no zero byte, no half of a surrogate."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
 def is_utf8(path: str) -> bool:
     """Whether all bytes of a path of this machine were text."""
     try:

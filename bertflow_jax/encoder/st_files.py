@@ -11,6 +11,7 @@ from bertflow_jax.data.json_files import (
     read_json_object_if_present,
 )
 from bertflow_jax.errors import ConfigError, UnsupportedModelError
+from bertflow_jax.paths import can_be_path
 
 # Its Transformer reads the first of these that is there.
 ST_TRANSFORMER = tuple(
@@ -40,7 +41,7 @@ def read_modules(folder: Path) -> list[tuple[str, Path]]:
     modules = []
     for entry in entries:
         words = [entry.get("type"), entry.get("path")] if isinstance(entry, dict) else [None]
-        if not all(isinstance(word, str) and "\0" not in word for word in words):
+        if not all(isinstance(word, str) and can_be_path(word) for word in words):
             raise ConfigError(f"{path}: every module needs a type and a path")
         place = Path(entry["path"])
         if place.is_absolute() or ".." in place.parts:

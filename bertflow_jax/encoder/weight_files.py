@@ -21,6 +21,7 @@ from flax import serialization, traverse_util
 from bertflow_jax.array_files import damaged, first_bytes, read_safetensors, truncated
 from bertflow_jax.data.json_files import is_there, read_json_object
 from bertflow_jax.errors import ConfigError, DataNotFoundError, WeightsError
+from bertflow_jax.paths import can_be_path
 
 WEIGHT_FILES = ("model.safetensors", "flax_model.msgpack", "pytorch_model.bin")
 TORCH_SUFFIXES = (".bin", ".pt", ".pth")
@@ -93,7 +94,8 @@ def _read_shards(index: Path) -> Tensors:
 def _shard_path(index: Path, key: str, name: object) -> Path:
     """Return the path of a shard; it must lie beside the index and have the same format."""
     suffix = Path(index.name.removesuffix(".index.json")).suffix
-    if not isinstance(name, str) or name != Path(name).name or not name.endswith(suffix):
+    beside = isinstance(name, str) and name == Path(name).name and can_be_path(name)
+    if not isinstance(name, str) or not beside or not name.endswith(suffix):
         raise WeightsError(
             f"{index}: shard {name!r} of {key} must be a {suffix} file in the same folder"
         )

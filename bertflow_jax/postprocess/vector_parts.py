@@ -14,7 +14,7 @@ from typing import NamedTuple
 from bertflow_jax.data.json_files import read_json_object
 from bertflow_jax.embed_parts import DIGEST, INDEX
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
-from bertflow_jax.paths import file_kind
+from bertflow_jax.paths import can_be_path, file_kind
 from bertflow_jax.postprocess.vector_files import Block, NpyVectors
 
 _log = logging.getLogger(__name__)
@@ -91,7 +91,10 @@ def _listed_parts(index: Path) -> dict[str, _Listed]:
         ]
         starts = [0, *(stop for _, _, stop, _ in listed)]
         good = bool(listed) and all(
-            name == Path(name).name and start == starts[i] < stop and isinstance(digest, str)
+            name == Path(name).name
+            and can_be_path(name)
+            and start == starts[i] < stop
+            and isinstance(digest, str)
             for i, (name, start, stop, digest) in enumerate(listed)
         )
     except (ConfigError, LookupError, TypeError, AttributeError, OSError) as error:

@@ -179,6 +179,17 @@ def test_module_paths_stay_in_the_folder(tmp_path, place):
         read_folder(tmp_path)
 
 
+@pytest.mark.parametrize("place", ["\ud800", "1\0"])
+def test_a_module_path_that_no_folder_can_have(tmp_path, place):
+    """UnicodeEncodeError for half of a surrogate pair, which JSON can hold."""
+    st_folder(tmp_path)
+    modules = json.loads((tmp_path / "modules.json").read_text())
+    modules[1]["path"] = place
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(ConfigError, match=r"modules\.json: every module needs a type and a path"):
+        read_folder(tmp_path)
+
+
 @pytest.mark.parametrize("value", [0, "256", True])
 def test_impossible_max_seq_length(tmp_path, value):
     with pytest.raises(ConfigError, match="max_seq_length"):

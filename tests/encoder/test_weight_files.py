@@ -150,10 +150,17 @@ def test_w09_damaged_shard_is_named(as_format):
 
 
 @pytest.mark.parametrize(
-    "entry", ["../outside.safetensors", "/etc/x.safetensors", "sub/x.safetensors", "x.bin", 3]
+    "entry",
+    [
+        *("../outside.safetensors", "/etc/x.safetensors", "sub/x.safetensors", "x.bin", 3),
+        *("\ud800.safetensors", "\0.safetensors"),
+    ],
 )
 def test_index_entries_stay_in_the_folder(as_format, entry):
-    """Catches an index that reads a file elsewhere, or another format through the back door."""
+    """Catches an index that reads a file elsewhere, or another format through the back door.
+
+    The last two, which no file can be called, were errors of Python.
+    """
     folder = as_format("model.safetensors", shards=2)
     path = folder / "model.safetensors.index.json"
     index = json.loads(path.read_text())

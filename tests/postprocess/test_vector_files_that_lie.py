@@ -122,6 +122,17 @@ def test_a_part_that_is_listed_twice():
         open_vectors(Path("parts"))
 
 
+@pytest.mark.parametrize("name", ["\ud800.npy", "a\0.npy"])
+def test_a_part_that_no_file_can_be_called(name):
+    """The fuzz run's find: UnicodeEncodeError for half of a surrogate pair."""
+    write_parts((0, 0, 50))
+    Path("parts/index.json").write_text(
+        json.dumps({"parts": [{"file": name, "start": 0, "stop": 50}]})
+    )
+    with pytest.raises(DataError, match=r"index\.json lists no parts that follow each other"):
+        open_vectors(Path("parts"))
+
+
 @pytest.mark.parametrize("rest", ["array", "byte"])
 def test_bytes_behind_the_array(rest):
     """Bug: the second of two arrays that were saved into one file was left out."""
