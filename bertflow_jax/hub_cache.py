@@ -89,7 +89,9 @@ def check_snapshot(
       DataNotFoundError: the folder is another one, which a damaged file below refs/ led to.
       DataError: a file is not what its digest says.
     """
-    if folder.parent != _folder(repo, cache) / "snapshots" or folder.name == "..":
+    # huggingface_hub resolves the folder of downloads, which may be relative or a link.
+    own = [_folder(repo, place) / "snapshots" for place in (cache, os.path.realpath(cache))]
+    if folder.parent not in own or folder.name == "..":
         raise bad_reference(repo, revision, cache)
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()

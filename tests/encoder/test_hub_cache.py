@@ -149,6 +149,18 @@ def test_a_snapshot_that_lacks_files(cache):
     assert f"commit '{ONE}')" in said
 
 
+@pytest.mark.parametrize("way", ["relative", "home", "linked"])
+def test_ways_to_a_cache(cache, tmp_path, monkeypatch, way):
+    """Bug: huggingface_hub follows links and answers an absolute path; refs/main was blamed."""
+    expected = load(cache).encode(TEXTS)
+    (tmp_path / "away").symlink_to("cache")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = {"relative": "cache", "home": "~/cache", "linked": tmp_path / "away"}[way]
+    found = SentenceEncoder.from_pretrained("org/good", cache_dir=folder, local_files_only=True)
+    np.testing.assert_array_equal(found.encode(TEXTS), expected)
+
+
 @pytest.mark.parametrize("content", ["", ".", "..", "../..", "{other}", "../snapshots/{two}"])
 def test_a_reference_never_leads_to_another_folder(cache, bert_folder, content):
     """An encoder that lies elsewhere on the disk, loaded under the name of the Hub's."""
