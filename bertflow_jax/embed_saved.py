@@ -18,13 +18,29 @@ if TYPE_CHECKING:
 def _made_again(
     cls: type["SentenceEncoder"], encoder: Encoder, processor: PostProcessor
 ) -> "SentenceEncoder":
-    return cls(encoder, processor.pure(), processor)
+    return _unasked(cls, encoder, processor.pure(), processor)
+
+
+def _unasked(
+    cls: type["SentenceEncoder"],
+    encoder: Encoder,
+    postprocess: PureTransform,
+    processor: PostProcessor,
+) -> "SentenceEncoder":
+    """Return an encoder with the post-processor of it that is known to be its own.
+
+    The constructor would take the digest of all weights again.
+    """
+    made = cls(encoder, postprocess)
+    made.processor = processor
+    return made
 
 
 class SavedEncoders:
     """Mixin of `SentenceEncoder`."""
 
     encoder: Encoder
+    dimension: int
     processor: PostProcessor | None
     _postprocess: PureTransform | None
 
@@ -93,7 +109,10 @@ class SavedEncoders:
             return cls(loaded)  # type: ignore[return-value]
         from bertflow_jax.integrations.sentence_transformers import load_postprocess
 
-        return cls(loaded).with_postprocess(load_postprocess(folder, loaded))
+        # Without the check of the constructor: it has compared the encoder with the folder's.
+        processor = load_postprocess(folder, loaded)
+        pure = pure_of(processor, cls(loaded).dimension)
+        return _unasked(cls, loaded, pure, processor)  # type: ignore[arg-type]
 
     @classmethod
     def from_checkpoint(
@@ -110,9 +129,9 @@ class SavedEncoders:
         from bertflow_jax.restore import load_run  # it builds on this module
 
         run = load_run(workdir, step)
-        # Without the check of with_postprocess: load_run has compared the encoder with the run's.
+        # Without the check of the constructor: load_run has compared the encoder with the run's.
         pure = pure_of(run.flow, run.encoder.dimension)
-        return cls(run.encoder.encoder, pure, run.flow)  # type: ignore[return-value]
+        return _unasked(cls, run.encoder.encoder, pure, run.flow)  # type: ignore[arg-type]
 
     def save_pretrained(
         self, folder: str | os.PathLike[str], *, card: "Card | None" = None
