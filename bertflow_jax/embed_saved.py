@@ -7,6 +7,7 @@ from bertflow_jax.embed_functions import pure_of
 from bertflow_jax.encoder.folder import has_postprocess
 from bertflow_jax.encoder.hub import resolve_folder
 from bertflow_jax.encoder.pretrained import Encoder, check_settings, load_encoder
+from bertflow_jax.hub_cache import tell_unknown_modules
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.workdir import folder_to_save
 
@@ -104,6 +105,8 @@ class SavedEncoders:
             cache_dir=cache_dir,
             local_files_only=local_files_only,
         )
+        if pooling is None:
+            tell_unknown_modules(folder, local_files_only)
         loaded = load_encoder(folder, pooling, max_length, dtype, do_lower_case=do_lower_case)
         if pooling or not has_postprocess(folder):
             return cls(loaded)  # type: ignore[return-value]
