@@ -68,6 +68,7 @@ class SentenceEncoder(SavedEncoders, SentenceTransformersInterface, HubInterface
                 "workdir"
             )
         check_both(postprocess, processor)
+        check_origin(processor, encoder)
         self._postprocess = postprocess
         self.processor = processor
         params: dict[str, Any] = {"encoder": encoder.params}
@@ -92,7 +93,6 @@ class SentenceEncoder(SavedEncoders, SentenceTransformersInterface, HubInterface
                 "is left out), or put both into a Compose"
             )
         pure = pure_of(processor, self.dimension)
-        check_origin(processor, self.encoder)
         return SentenceEncoder(self.encoder, pure, processor)
 
     def without_postprocess(self) -> "SentenceEncoder":

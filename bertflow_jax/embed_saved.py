@@ -7,6 +7,7 @@ from bertflow_jax.embed_functions import pure_of
 from bertflow_jax.encoder.folder import has_postprocess
 from bertflow_jax.encoder.hub import resolve_folder
 from bertflow_jax.encoder.pretrained import Encoder, check_settings, load_encoder
+from bertflow_jax.hub_cache import tell_unknown_modules
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.workdir import folder_to_save
 
@@ -18,13 +19,29 @@ if TYPE_CHECKING:
 def _made_again(
     cls: type["SentenceEncoder"], encoder: Encoder, processor: PostProcessor
 ) -> "SentenceEncoder":
-    return cls(encoder, processor.pure(), processor)
+    return _unasked(cls, encoder, processor.pure(), processor)
+
+
+def _unasked(
+    cls: type["SentenceEncoder"],
+    encoder: Encoder,
+    postprocess: PureTransform,
+    processor: PostProcessor,
+) -> "SentenceEncoder":
+    """Return an encoder with the post-processor of it that is known to be its own.
+
+    The constructor would take the digest of all weights again.
+    """
+    made = cls(encoder, postprocess)
+    made.processor = processor
+    return made
 
 
 class SavedEncoders:
     """Mixin of `SentenceEncoder`."""
 
     encoder: Encoder
+    dimension: int
     processor: PostProcessor | None
     _postprocess: PureTransform | None
 
@@ -88,12 +105,17 @@ class SavedEncoders:
             cache_dir=cache_dir,
             local_files_only=local_files_only,
         )
+        if pooling is None:
+            tell_unknown_modules(folder, local_files_only)
         loaded = load_encoder(folder, pooling, max_length, dtype, do_lower_case=do_lower_case)
         if pooling or not has_postprocess(folder):
             return cls(loaded)  # type: ignore[return-value]
         from bertflow_jax.integrations.sentence_transformers import load_postprocess
 
-        return cls(loaded).with_postprocess(load_postprocess(folder, loaded))
+        # Without the check of the constructor: it has compared the encoder with the folder's.
+        processor = load_postprocess(folder, loaded)
+        pure = pure_of(processor, cls(loaded).dimension)
+        return _unasked(cls, loaded, pure, processor)  # type: ignore[arg-type]
 
     @classmethod
     def from_checkpoint(
@@ -110,9 +132,9 @@ class SavedEncoders:
         from bertflow_jax.restore import load_run  # it builds on this module
 
         run = load_run(workdir, step)
-        # Without the check of with_postprocess: load_run has compared the encoder with the run's.
+        # Without the check of the constructor: load_run has compared the encoder with the run's.
         pure = pure_of(run.flow, run.encoder.dimension)
-        return cls(run.encoder.encoder, pure, run.flow)  # type: ignore[return-value]
+        return _unasked(cls, run.encoder.encoder, pure, run.flow)  # type: ignore[arg-type]
 
     def save_pretrained(
         self, folder: str | os.PathLike[str], *, card: "Card | None" = None

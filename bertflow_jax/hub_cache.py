@@ -10,11 +10,12 @@ reads a blob again once it is there.
 import hashlib
 import os
 import re
+import warnings
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from bertflow_jax.errors import DataError, DataNotFoundError, InputError, shown
+from bertflow_jax.errors import BertFlowWarning, DataError, DataNotFoundError, InputError, shown
 
 # Larger ones are weights: reading them twice takes seconds, and their formats tell of a cut.
 _READ_AGAIN = 32 * 2**20
@@ -89,12 +90,42 @@ def check_snapshot(
       DataNotFoundError: the folder is another one, which a damaged file below refs/ led to.
       DataError: a file is not what its digest says.
     """
-    if folder.parent != _folder(repo, cache) / "snapshots" or folder.name == "..":
+    # huggingface_hub resolves the folder of downloads, which may be relative or a link.
+    own = [_folder(repo, place) / "snapshots" for place in (cache, os.path.realpath(cache))]
+    if folder.parent not in own or folder.name == "..":
         raise bad_reference(repo, revision, cache)
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_symlink() and any(fnmatchcase(name, pattern) for pattern in patterns):
             _check_blob(repo, path)
+
+
+def tell_unknown_modules(folder: Path, local_files_only: bool) -> None:
+    """Warn where nobody can know whether a cached encoder has a modules.json, and so a pooling.
+
+    transformers fetches none. huggingface_hub notes what a repository holds (`trees`, in newer
+    versions), and what it lacks of the files that were asked for (`.no_exist`).
+
+    Args:
+      folder: of an encoder; one outside a cache says all that there is.
+      local_files_only: whether the Hub was not asked.
+    """
+    cache, commit, name = folder.parent.parent, folder.name, "modules.json"
+    if folder.parent.name != "snapshots" or os.path.lexists(folder / name):
+        return
+    known = (cache / "trees" / f"{commit}.json", cache / ".no_exist" / commit / name)
+    if any(os.path.isfile(path) for path in known):
+        return
+    from huggingface_hub import constants
+
+    if local_files_only or constants.HF_HUB_OFFLINE:
+        warnings.warn(
+            f"{folder}: {name} is not among the downloaded files, and nothing says that the "
+            "repository has none: pooling by the mean may not be its own; name a pooling, or load "
+            "it once with the Hub in reach",
+            BertFlowWarning,
+            stacklevel=3,
+        )
 
 
 def _check_blob(repo: str, path: Path) -> None:

@@ -11,6 +11,7 @@ from bertflow_jax.deletable import check_deletable
 from bertflow_jax.errors import ConfigError, WorkdirError
 from bertflow_jax.output_locks import LOCK
 from bertflow_jax.output_places import output_folder, refuse_link
+from bertflow_jax.paths import file_kind
 from bertflow_jax.remote.address import Address, remote_address
 from bertflow_jax.step_names import UNFINISHED_SAVE, is_step
 from bertflow_jax.supervision_config import comma_separated
@@ -31,9 +32,9 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
     Raises:
       ConfigError: both flags are given; an address without the extra `gcs`.
       DataNotFoundError: an address in a bucket that does not exist.
-      WorkdirError: as `output_folder` and `refuse_path`; a file that is replaced is a link; not
-        empty and neither flag given; --overwrite of a folder that holds other things than a run,
-        that the current or the home folder lies in, or that cannot be emptied.
+      WorkdirError: as `output_folder` and `refuse_path`; a file that is replaced is a link or a
+        pipe; not empty and neither flag given; --overwrite of a folder that holds other things than
+        a run, that the current or the home folder lies in, or that cannot be emptied.
     """
     if resume and overwrite:
         raise ConfigError("--resume and --overwrite exclude each other: give one")
@@ -50,6 +51,10 @@ def prepare_workdir(workdir: str | Path, *, resume: bool, overwrite: bool) -> Pa
     if resume or not _holds_a_run(folder):
         for name in () if overwrite else _REPLACED:  # --overwrite deletes links too
             refuse_link(folder / name, f"--workdir={workdir}: {name}")
+            if file_kind(folder / name) == "other":
+                raise WorkdirError(
+                    f"--workdir={workdir}: {name} is a pipe or a device; move it away"
+                )
         if overwrite:
             check_deletable(folder, f"--workdir={workdir} --overwrite")
         return folder

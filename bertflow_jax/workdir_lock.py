@@ -6,6 +6,7 @@ import errno
 import fcntl
 import logging
 import os
+import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,6 +59,10 @@ def lock_workdir(folder: Path, flag: str = "--workdir") -> Iterator[WorkdirLock]
     except OSError as error:
         why = "it is a link; move it away" if error.errno == errno.ELOOP else error.strerror
         raise WorkdirError(f"{lock.given}: {lock.path} cannot be opened ({why})") from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):  # to read a pipe would never end
+        os.close(handle)
+        why = "it is a pipe or a device; move it away"
+        raise WorkdirError(f"{lock.given}: {lock.path} cannot be opened ({why})")
     with open(handle, "r+b", buffering=0) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

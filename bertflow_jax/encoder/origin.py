@@ -9,6 +9,7 @@ from bertflow_jax.encoder.pretrained import Encoder
 from bertflow_jax.errors import BertFlowWarning, InputError
 
 _WEIGHTS = "weights_sha256"
+ANY_PROMPT = "any_prompt"  # in a record: the texts of the fit may have had a default prompt
 _SAID = {
     _WEIGHTS: "its weights (fine-tuned or replaced since)",
     "tokenizer_sha256": "its tokenizer",
@@ -56,7 +57,8 @@ def check_origin(processor: object, encoder: Encoder) -> None:
     A default prompt, which train.py leaves out, is a warning: the texts of the run may have had it.
 
     Args:
-      processor: its `fitted_on` is the `encoder_origin` of a run, None where nobody knows.
+      processor: its `fitted_on` is the `encoder_origin` of a run, or of the folder of an encoder it
+        was saved with, None where nobody knows.
       encoder: whose vectors are to go through it.
     """
     said = getattr(processor, "fitted_on", None)
@@ -69,6 +71,8 @@ def check_origin(processor: object, encoder: Encoder) -> None:
             f"the {getattr(processor, 'name', 'post-processor')} was fitted on the vectors of "
             f"another encoder: {told(other, found)}{wanted}. Fit one on the vectors of this one"
         )
+    if said.get(ANY_PROMPT):
+        return
     usage = encoder.usage
     if prompt := usage.known_prompts.get(usage.default_prompt_name or "", ""):
         warnings.warn(

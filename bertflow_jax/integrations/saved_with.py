@@ -6,11 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from bertflow_jax.encoder.folder import EncoderFolder
-from bertflow_jax.encoder.origin import differences, encoder_origin, told
+from bertflow_jax.encoder.origin import ANY_PROMPT, differences, encoder_origin, told
 from bertflow_jax.encoder.pretrained import Encoder
 from bertflow_jax.errors import CheckpointError
 
 _log = logging.getLogger(__name__)
+_MAX_LENGTH = "max_length"  # which users choose anew, but not the folder
+
+
+def origin_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `encoder_origin` in an `encoder_record`, for `known_for`.
+
+    What was put before the texts of the fit is not in it.
+    """
+    return {**{n: v for n, v in record.items() if n != _MAX_LENGTH}, ANY_PROMPT: True}
 
 
 def encoder_record(encoder: Encoder, folder: EncoderFolder) -> dict[str, Any]:
@@ -23,7 +32,7 @@ def encoder_record(encoder: Encoder, folder: EncoderFolder) -> dict[str, Any]:
     return {
         **encoder_origin(encoder),
         "normalize": folder.normalize,
-        "max_length": folder.max_length,
+        _MAX_LENGTH: folder.max_length,
         "lower_first": folder.lower_first,
     }
 

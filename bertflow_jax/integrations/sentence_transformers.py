@@ -44,10 +44,11 @@ from bertflow_jax.errors import (
 )
 from bertflow_jax.integrations.folder_names import CARD, CODE
 from bertflow_jax.integrations.model_card import Card, has_other_card, remove_card, write_card
-from bertflow_jax.integrations.saved_with import check_encoder, encoder_record
+from bertflow_jax.integrations.saved_with import check_encoder, encoder_record, origin_of
 from bertflow_jax.integrations.st_modules import Module, layer_pooling, processor_modules
 from bertflow_jax.paths import file_sha256
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
+from bertflow_jax.postprocess.known_encoder import known_for
 from bertflow_jax.postprocess.storage import DAMAGE, remove_saved
 from bertflow_jax.staging import files_together
 from bertflow_jax.weight_output import write_safetensors
@@ -145,7 +146,8 @@ def load_postprocess(folder: Path, encoder: Encoder) -> PostProcessor:
             f"that were saved with {POSTPROCESS}, so sentence-transformers would give other "
             "vectors; save the encoder again, or give pooling to load it without its post-processor"
         )
-    return processor
+    # Older versions noted the encoder in bertflow_jax.json alone.
+    return processor if saved_with is None else known_for(processor, origin_of(saved_with))
 
 
 def code_of(folder: Path) -> list[str]:
@@ -198,13 +200,12 @@ def _write(
         (folder / CODE).write_bytes((importlib.resources.files(__package__) / CODE).read_bytes())
     saved = None
     if processor is not None:
-        processor.save(folder / POSTPROCESS)
+        record = encoder_record(encoder, settings)
+        # Taken out of the folder, it must not go beside another encoder.
+        known_for(processor, origin_of(record)).save(folder / POSTPROCESS)
         digest = tree_digest(processor.pure().params)
-        saved = {
-            "sha256": digest,
-            "modules_sha256": _modules_digest(folder),
-            _ENCODER: encoder_record(encoder, settings),
-        }
+        others = _modules_digest(folder)
+        saved = {"sha256": digest, "modules_sha256": others, _ENCODER: record}
     write_card(folder, Card(encoder, processor), code)
     write_own_settings(settings, encoder.pooling, saved)
     write_st_modules(settings, [*kinds, *(module.kind for module in modules)])

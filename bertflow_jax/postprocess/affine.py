@@ -24,6 +24,7 @@ from bertflow_jax.postprocess.affine_functions import (
 from bertflow_jax.postprocess.base import PureTransform, normal_rows
 from bertflow_jax.postprocess.column_names import check_columns, column_names
 from bertflow_jax.postprocess.hub_folder import HubFolder
+from bertflow_jax.postprocess.known_encoder import KnownEncoder, recorded
 from bertflow_jax.postprocess.moments import Moments
 from bertflow_jax.postprocess.saved_settings import entry, made_of, object_entry, shapes_entry
 from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
@@ -32,7 +33,7 @@ from bertflow_jax.postprocess.storage import DAMAGE, Folder, unreadable
 _FOLDER = Folder("post-processor")
 
 
-class AffineProcessor(HubFolder, SklearnApi):
+class AffineProcessor(KnownEncoder, HubFolder, SklearnApi):
     """z = (u - mean) A. A is a matrix [D, K], or the diagonal [D] of one.
 
     Attributes:
@@ -111,7 +112,7 @@ class AffineProcessor(HubFolder, SklearnApi):
         if moments is None:
             raise InputError("no embeddings to fit on: the iterable of batches is empty")
         self._mean, self._matrix, self._inverse = self._solve(moments)
-        self._names = None
+        self._names = self._fitted_on = None
         return self
 
     @property
@@ -189,6 +190,7 @@ class AffineProcessor(HubFolder, SklearnApi):
         mean, matrix, inverse = self._fitted()
         arrays = {"mean": mean, "matrix": matrix, "inverse": inverse}
         described = {
+            **self._record_entry(),
             "kind": self.name,
             "settings": self.settings(),
             "shapes": {name: list(array.shape) for name, array in arrays.items()},
@@ -212,6 +214,7 @@ class AffineProcessor(HubFolder, SklearnApi):
                 raise CheckpointError(f"{path} holds a {kind}, not a {cls.name}")
             loaded: Self = made_of(cls, object_entry(described, "settings", name), name)
             _FOLDER.check(path, described, arrays, shapes_entry(described, name))
+            loaded._fitted_on = recorded(described)
             loaded._mean, loaded._matrix, loaded._inverse = (
                 np.asarray(arrays[name], np.float64) for name in ("mean", "matrix", "inverse")
             )
@@ -239,7 +242,7 @@ class AffineProcessor(HubFolder, SklearnApi):
         return self._mean, self._matrix, self._inverse
 
     def _forget(self) -> None:
-        self._mean = self._matrix = self._inverse = self._names = None
+        self._mean = self._matrix = self._inverse = self._names = self._fitted_on = None
 
     def _require_density(self, what: str) -> None:
         if not self._is_density():

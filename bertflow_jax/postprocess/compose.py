@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from bertflow_jax.paths import user_path
 from bertflow_jax.postprocess.base import PostProcessor, PureTransform
 from bertflow_jax.postprocess.compose_steps import check_chain, check_steps, single
 from bertflow_jax.postprocess.hub_folder import HubFolder
+from bertflow_jax.postprocess.known_encoder import known_for
 from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
 from bertflow_jax.postprocess.storage import (
     COMPOSE,
@@ -58,6 +59,11 @@ class Compose(HubFolder, SklearnApi):
     def fitted_on(self) -> dict[str, Any] | None:
         """The encoder whose vectors the first step was fitted on; see `Flow.fitted_on`."""
         return getattr(self.steps[0], "fitted_on", None)
+
+    def known_for(self, encoder: Mapping[str, Any]) -> "Compose":
+        """Return a copy whose first step is known to be fitted on an encoder; see `Flow`."""
+        first, *rest = self.steps
+        return Compose([known_for(first, encoder), *rest])
 
     @property
     def steps(self) -> tuple[PostProcessor, ...]:

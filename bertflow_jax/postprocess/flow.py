@@ -20,15 +20,15 @@ from bertflow_jax.postprocess.flow_functions import (
     in_few_shapes,
     loaded_glow,
     own_config,
-    own_record,
     pure_flow,
     sampled,
 )
 from bertflow_jax.postprocess.hub_folder import HubFolder
+from bertflow_jax.postprocess.known_encoder import KnownEncoder, own_record
 from bertflow_jax.postprocess.sklearn_api import SklearnApi, not_fitted
 
 
-class Flow(HubFolder, SklearnApi):
+class Flow(KnownEncoder, HubFolder, SklearnApi):
     """A normalizing flow that maps embeddings to N(0, I); forward means embedding -> latent.
 
     Attributes:
@@ -60,7 +60,6 @@ class Flow(HubFolder, SklearnApi):
         Config(seed=seed, flow=self.config, train=self.train).validate()
         self._variables: dict[str, Any] | None = None
         self._features: int | None = None
-        self._fitted_on: dict[str, Any] | None = None
 
     # Properties: scikit-learn takes an attribute that `fit` sets under a public name for an error.
     @property
@@ -90,15 +89,6 @@ class Flow(HubFolder, SklearnApi):
     def features(self) -> int | None:
         """D of the embeddings it was fitted on, None before."""
         return self._features
-
-    @property
-    def fitted_on(self) -> dict[str, Any] | None:
-        """The encoder whose vectors it was fitted on, where that is known.
-
-        A run knows it (`bertflow_jax.encoder.origin`); a `fit` is given vectors, and not where they
-        are from.
-        """
-        return self._fitted_on
 
     @property
     def latent_features(self) -> int | None:
@@ -219,7 +209,8 @@ class Flow(HubFolder, SklearnApi):
           WorkdirError: the folder is blank, a file, or cannot be written.
         """
         variables, features = self._fitted()
-        write_flow(folder, self.config, self.train, self.seed, variables, features, self._fitted_on)
+        known = self._record_entry()
+        write_flow(folder, self.config, self.train, self.seed, variables, features, known)
 
     @classmethod
     def load(cls, folder: str | Path) -> "Flow":

@@ -9,9 +9,9 @@ import flax.traverse_util
 
 from bertflow_jax.config import Config, FlowConfig, TrainConfig
 from bertflow_jax.config_fields import from_dict
-from bertflow_jax.errors import shown
 from bertflow_jax.jax_settings import refuse_fork
 from bertflow_jax.postprocess.flow_functions import expected_variables
+from bertflow_jax.postprocess.known_encoder import recorded
 from bertflow_jax.postprocess.saved_settings import entry
 from bertflow_jax.postprocess.storage import DAMAGE, Folder, unreadable
 
@@ -25,11 +25,11 @@ def write_flow(
     seed: int,
     variables: dict[str, Any],
     features: int,
-    fitted_on: Mapping[str, Any] | None,
+    known: Mapping[str, Any],
 ) -> None:
-    """Write a fitted flow into a folder; raises WorkdirError."""
+    """Write a fitted flow into a folder; `known` are further entries. Raises WorkdirError."""
     described = {
-        **({} if fitted_on is None else {"fitted_on": dict(fitted_on)}),
+        **known,
         "features": features,
         "seed": seed,
         "flow": dataclasses.asdict(config),
@@ -60,9 +60,7 @@ def read_flow(
         config = from_dict(FlowConfig, flow_fields, "flow.")
         train = from_dict(TrainConfig, train_fields, "train.")
         Config(seed=seed, flow=config, train=train).validate()
-        fitted_on = described.get("fitted_on")
-        if not isinstance(fitted_on, dict | None):
-            raise ValueError(f"fitted_on is {shown(fitted_on)}, not the record of an encoder")
+        fitted_on = recorded(described)
         # Else a damaged number of steps would be built before it is compared with the arrays.
         if config.levels * config.depth > len(flat):
             raise ValueError(

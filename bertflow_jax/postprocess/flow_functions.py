@@ -119,13 +119,6 @@ def own_config(config: Any) -> FlowConfig:
     return dataclasses.replace(config)
 
 
-def own_record(fitted_on: Any) -> dict[str, Any] | None:
-    """Return a copy of the record of an encoder, or None; raises InputError for what is none."""
-    if not isinstance(fitted_on, Mapping | None):
-        raise InputError(f"fitted_on={shown(fitted_on)}: must be the record of an encoder")
-    return None if fitted_on is None else dict(fitted_on)
-
-
 def check_variables(variables: Any, config: FlowConfig, features: int) -> None:
     """Raise InputError naming the first array that is not as `expected_variables` has it."""
     if not isinstance(variables, Mapping):

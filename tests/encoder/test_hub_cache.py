@@ -3,12 +3,19 @@
 import hashlib
 import os
 import shutil
+import warnings
 
 import numpy as np
 import pytest
 
 from bertflow_jax import SentenceEncoder, Whitening
-from bertflow_jax.errors import BertFlowError, DataError, DataNotFoundError, InputError
+from bertflow_jax.errors import (
+    BertFlowError,
+    BertFlowWarning,
+    DataError,
+    DataNotFoundError,
+    InputError,
+)
 from bertflow_jax.hub_access import fetch
 
 ONE, TWO = "1" * 40, "2" * 40
@@ -147,6 +154,38 @@ def test_a_snapshot_that_lacks_files(cache):
     said = refused(cache)
     assert f"it is not complete in the cache {cache.parent} (refs/main names the" in said
     assert f"commit '{ONE}')" in said
+
+
+@pytest.mark.parametrize("known", ["", "trees", ".no_exist"])
+def test_a_cache_that_another_program_filled(cache, known):
+    """Bug: transformers fetches no modules.json, and the mean of a cls model was taken."""
+    if known == "trees":
+        (cache / "trees").mkdir()
+        (cache / "trees" / f"{ONE}.json").write_text("{}")
+    elif known:
+        (cache / known / ONE).mkdir(parents=True)
+        (cache / known / ONE / "modules.json").touch()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        load(cache)
+    found = [str(w.message) for w in told if issubclass(w.category, BertFlowWarning)]
+    assert len(found) == (not known), found
+    assert known or "modules.json is not among the downloaded files" in found[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", BertFlowWarning)
+        load(cache, pooling="cls")  # then nothing depends on it
+
+
+@pytest.mark.parametrize("way", ["relative", "home", "linked"])
+def test_ways_to_a_cache(cache, tmp_path, monkeypatch, way):
+    """Bug: huggingface_hub follows links and answers an absolute path; refs/main was blamed."""
+    expected = load(cache).encode(TEXTS)
+    (tmp_path / "away").symlink_to("cache")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = {"relative": "cache", "home": "~/cache", "linked": tmp_path / "away"}[way]
+    found = SentenceEncoder.from_pretrained("org/good", cache_dir=folder, local_files_only=True)
+    np.testing.assert_array_equal(found.encode(TEXTS), expected)
 
 
 @pytest.mark.parametrize("content", ["", ".", "..", "../..", "{other}", "../snapshots/{two}"])
