@@ -19,11 +19,11 @@ def parquet_blocks(path: Path, column: str, id_column: str) -> Iterator[tuple[An
       ConfigError: several columns, and none is named.
       DataError: not Parquet, no such column, a name that two columns have, bytes that are no UTF-8.
     """
-    parquet = import_pyarrow_parquet()
+    import_pyarrow_parquet()
     import pyarrow
 
     try:
-        with parquet.ParquetFile(path) as opened:
+        with open_parquet(path, path) as opened:
             schema = opened.schema_arrow
             text, wanted = _columns(path, schema.names, column, id_column)
             found = False
@@ -44,6 +44,32 @@ def parquet_blocks(path: Path, column: str, id_column: str) -> Iterator[tuple[An
 def unreadable(path: str | Path, error: Exception) -> DataError:
     """Return the error of a file that pyarrow cannot read; pyarrow's own has several lines."""
     return DataError(f"{path} cannot be read as Parquet: {refusal(error)}")
+
+
+def open_parquet(source: Any, path: str | Path, **options: Any) -> Any:
+    """Return the pyarrow.parquet.ParquetFile of a path or an open file.
+
+    Arrow stores the names of columns as bytes and decodes them when they are asked for; those of
+    the fields of a struct are in the text of its type.
+
+    Args:
+      source: what is opened.
+      path: of it, for the message.
+      **options: of ParquetFile.
+
+    Raises:
+      DataError: a name is no text.
+      pyarrow.ArrowException, OSError: as pyarrow does.
+    """
+    try:
+        opened = import_pyarrow_parquet().ParquetFile(source, **options)
+        for field in opened.schema_arrow:
+            str(field)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: the name of a column is not UTF-8; copy the file again, or rename the column"
+        ) from error
+    return opened
 
 
 def _columns(path: Path, names: list[str], column: str, id_column: str) -> tuple[str, list[str]]:

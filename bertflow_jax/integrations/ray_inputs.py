@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from bertflow_jax.data.columns import shown
-from bertflow_jax.data.parquet_rows import import_pyarrow_parquet, unreadable
+from bertflow_jax.data.parquet_rows import import_pyarrow_parquet, open_parquet, unreadable
 from bertflow_jax.errors import ConfigError, DataError, DataNotFoundError
 from bertflow_jax.integrations.ray_links import check_links
 from bertflow_jax.paths import is_utf8, user_path
@@ -182,12 +182,12 @@ def _matches(parts: list[str], globs: list[str]) -> bool:
 
 
 def _read_footer(filesystem: Any, root: str, info: Any) -> tuple[InputFile, Any]:
-    parquet = import_pyarrow_parquet()
+    import_pyarrow_parquet()
     import pyarrow
 
     try:
         with filesystem.open_input_file(info.path) as file:
-            with parquet.ParquetFile(file) as opened:
+            with open_parquet(file, info.path) as opened:
                 rows, schema = opened.metadata.num_rows, opened.schema_arrow
             footer = _footer_bytes(filesystem, info)
     except (pyarrow.ArrowException, OSError) as error:
@@ -219,13 +219,13 @@ def read_rows(filesystem: Any, path: str, columns: list[str], start: int, stop: 
     Raises:
       DataError: the file cannot be read, or has fewer rows.
     """
-    parquet = import_pyarrow_parquet()
+    import_pyarrow_parquet()
     import pyarrow
 
     try:
         with (
             filesystem.open_input_file(path) as file,
-            parquet.ParquetFile(file, pre_buffer=True) as opened,
+            open_parquet(file, path, pre_buffer=True) as opened,
         ):
             groups, skipped = _row_groups(opened.metadata, start, stop)
             rows, left = [], stop - start

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertflow_jax.data.parquet_rows import import_pyarrow_parquet, unreadable
+from bertflow_jax.data.parquet_rows import import_pyarrow_parquet, open_parquet, unreadable
 from bertflow_jax.errors import DataError
 from bertflow_jax.postprocess.vector_checks import check_finite, check_unchanged, file_state
 from bertflow_jax.postprocess.vector_files import Block, block_rows
@@ -25,14 +25,14 @@ class ParquetVectors:
 
     def __init__(self, path: Path, column: str = ""):
         """Read the schema and the first vector; raises DataError."""
-        parquet = import_pyarrow_parquet()
+        import_pyarrow_parquet()
         import pyarrow
 
         self.path = path
         self.files: tuple[Path, ...] = (path,)
         self._state = file_state(path)
         try:
-            with parquet.ParquetFile(path) as opened:
+            with open_parquet(path, path) as opened:
                 self.schema, self.rows = opened.schema_arrow, opened.metadata.num_rows
                 self.column = _find_column(path, self.schema, column)
                 first = next(opened.iter_batches(1, columns=[self.column]), None)
@@ -50,13 +50,13 @@ class ParquetVectors:
 
     def blocks(self) -> Iterator[Block]:
         """Yield all rows in order; raises DataError naming file and row."""
-        parquet = import_pyarrow_parquet()
+        import_pyarrow_parquet()
         import pyarrow
 
         first = 0
         try:
             # Not pre-buffered: a row group may hold more than memory does.
-            with parquet.ParquetFile(self.path, pre_buffer=False, buffer_size=2**20) as opened:
+            with open_parquet(self.path, self.path, pre_buffer=False, buffer_size=2**20) as opened:
                 check_unchanged(self.path, self._state)
                 for batch in opened.iter_batches(block_rows(self.features)):
                     check_unchanged(self.path, self._state)
@@ -94,21 +94,20 @@ class ParquetVectors:
 
 def _find_column(path: Path, schema: Any, column: str) -> str:
     """Return the name of the column of vectors; raises DataError listing what there is."""
+    names = schema.names
     lists = [field.name for field in schema if _holds_vectors(field.type)]
     name = column or (_USUAL if _USUAL in lists else lists[0] if len(lists) == 1 else "")
     if not name:
         raise DataError(
             f"{path}: {len(lists) or 'no'} columns hold lists of numbers "
-            f"({', '.join(map(repr, lists or schema.names))}); set --column to that of the vectors"
+            f"({', '.join(map(repr, lists or names))}); set --column to that of the vectors"
         )
-    if name not in schema.names:
+    if name not in names:
         raise DataError(
-            f"{path}: no column {name!r} among {', '.join(map(repr, schema.names))}; set --column"
+            f"{path}: no column {name!r} among {', '.join(map(repr, names))}; set --column"
         )
-    if schema.names.count(name) > 1:
-        raise DataError(
-            f"{path}: {schema.names.count(name)} columns are named {name!r}; rename them"
-        )
+    if names.count(name) > 1:
+        raise DataError(f"{path}: {names.count(name)} columns are named {name!r}; rename them")
     if name not in lists:
         kind = schema.field(name).type
         raise DataError(f"{path}: column {name!r} holds {kind}, not lists of numbers; set --column")

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from bertflow_jax import (
     TrainConfig,
     Whitening,
 )
+from bertflow_jax.data.parquet_rows import parquet_blocks
 from bertflow_jax.data.rows import open_rows
 from bertflow_jax.embed_job import EmbedJob, run_job
 from bertflow_jax.errors import (
@@ -25,6 +27,7 @@ from bertflow_jax.errors import (
     WorkdirError,
 )
 from bertflow_jax.evaluation.metrics import mean_random_cosine
+from bertflow_jax.integrations.ray_inputs import find_inputs, open_place
 from bertflow_jax.postprocess import load, vector_files
 from bertflow_jax.postprocess.apply_files import ApplyOptions, run_apply
 from bertflow_jax.postprocess.fit_files import FitOptions, run_fit_files
@@ -288,6 +291,25 @@ def test_faults_of_parquet_rows_are_named(here, row, vector, words):
     write_parquet("v.parquet", vectors)
     with pytest.raises(DataError, match=words):
         fit("v.parquet")
+
+
+@pytest.mark.parametrize("within", ["a column", "a struct"])
+def test_a_column_whose_name_is_no_text(here, within):
+    """The fuzz run's find: pyarrow's UnicodeDecodeError. For a text's column the values got it."""
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    named = {"zzzz": range(100)} if within == "a column" else {"s": [{"zzzz": 1}] * 100}
+    table = pyarrow.table({"vector": list(rows()), "text": ["a"] * 100, **named})
+    parquet.write_table(table, "v.parquet", store_schema=False)
+    written = Path("v.parquet").read_bytes()
+    Path("v.parquet").write_bytes(written.replace(b"zzzz", b"z\xffzz"))
+    for read in (
+        lambda: fit("v.parquet"),
+        lambda: list(parquet_blocks(Path("v.parquet"), "text", "")),
+        lambda: find_inputs(open_place("v.parquet", "--input")),
+    ):
+        with pytest.raises(DataError, match=r"v\.parquet: the name of a column is not UTF-8"):
+            read()
 
 
 def test_columns_of_parquet(here):
