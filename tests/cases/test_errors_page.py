@@ -204,6 +204,30 @@ def test_a_full_disk_while_evaluating(bash, place):
     shutil.rmtree(place / "cache")
 
 
+def test_rows_beside_a_run_whose_text_was_edited(bash, place):
+    """The rows would have been fitted on another text than the flow that they stand beside."""
+    row = the_row("evaluate.py", "a run whose text was edited, and `--rows=center`")
+    text = (place / "given.txt").read_text("utf-8")
+    (place / "edited.txt").write_text(text, "utf-8")
+    flags = SMALL.format("run").replace("given.txt", "edited.txt")
+    done = bash(f"python train.py {flags} --config.train.steps=1", place)
+    assert done.returncode == 0, done.stdout
+    (place / "edited.txt").write_text(text.replace("number 7", "number seven"), "utf-8")
+    before = listing(place)
+    line = "python evaluate.py --workdir=run --tasks=everyday --output=out --noreport --rows=center"
+    done = bash(line, place)
+    assert done.returncode == row.code, done.stdout
+    assert row.is_said_in(done.stdout), done.stdout
+    assert "Traceback" not in done.stdout
+    assert listing(place) == before
+    (place / "edited.txt").write_text(text, "utf-8")
+    done = bash(line, place)
+    assert done.returncode == 0, done.stdout
+    for name in ("run", "cache", "out"):
+        shutil.rmtree(place / name)
+    (place / "edited.txt").unlink()
+
+
 def test_a_folder_that_another_evaluation_writes(bash, place):
     row = the_row("evaluate.py", "a folder that another evaluation writes")
     (place / "scores").mkdir()
@@ -342,6 +366,9 @@ def test_a_command_that_is_stopped(given, number, place):
 SPECIAL = {
     "a workdir that another run uses": test_a_workdir_in_use,
     "a workdir that may not be written": test_x02_a_workdir_that_is_read_only,
+    "a run whose text was edited, and `--rows=center`": (
+        test_rows_beside_a_run_whose_text_was_edited
+    ),
     "a folder that another evaluation writes": test_a_folder_that_another_evaluation_writes,
     "a folder that another command has written meanwhile": (
         test_a_folder_that_another_command_has_written
