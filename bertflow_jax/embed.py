@@ -25,7 +25,7 @@ from bertflow_jax.batch_embed import BatchEmbedder
 from bertflow_jax.data.batches import pad
 from bertflow_jax.data.texts import check_text, iter_texts
 from bertflow_jax.digests import tree_digest
-from bertflow_jax.embed_functions import check_both, embedding_function, pure_of
+from bertflow_jax.embed_functions import check_both, check_width, embedding_function, pure_of
 from bertflow_jax.embed_saved import SavedEncoders
 from bertflow_jax.encoder.origin import check_origin
 from bertflow_jax.encoder.pretrained import Encoder
@@ -68,6 +68,8 @@ class SentenceEncoder(SavedEncoders, SentenceTransformersInterface, HubInterface
                 "workdir"
             )
         check_both(postprocess, processor)
+        if processor is not None:
+            check_width(processor, encoder.pooling.dimension(encoder.config.hidden_size))
         check_origin(processor, encoder)
         self._postprocess = postprocess
         self.processor = processor

@@ -61,11 +61,7 @@ def pure_of(processor: PostProcessor, dimension: int) -> PureTransform:
     if isinstance(processor, type) or not callable(getattr(processor, "pure", None)):
         raise InputError(f"a fitted Flow, Whitening, ... is needed, not {_shown(processor)}")
     pure = processor.pure()
-    if processor.features != dimension:
-        raise InputError(
-            f"the {pure.name} was fitted on {processor.features} dimensions, the encoder's "
-            f"vectors have {dimension}"
-        )
+    check_width(processor, dimension)
     # Before anything is embedded, exported or saved with it.
     for path, leaf in jax.tree_util.tree_leaves_with_path(pure.params):
         if not np.isfinite(np.asarray(leaf)).all():
@@ -74,6 +70,15 @@ def pure_of(processor: PostProcessor, dimension: int) -> PureTransform:
                 "a number that is not finite; fit it anew"
             )
     return pure
+
+
+def check_width(processor: PostProcessor, dimension: int) -> None:
+    """Raise InputError unless a fitted post-processor takes float[N, dimension]."""
+    if processor.features != dimension:
+        raise InputError(
+            f"the {processor.name} was fitted on {processor.features} dimensions, the encoder's "
+            f"vectors have {dimension}"
+        )
 
 
 def check_both(postprocess: object, processor: object) -> None:

@@ -101,6 +101,12 @@ def test_the_constructor_asks_too(saved, first, other):
     scaled = dataclasses.replace(first.encoder, normalize=True)
     with pytest.raises(InputError, match="another encoder: normalize True"):
         SentenceEncoder(scaled, processor.pure(), processor)
+    narrow = Whitening().fit(np.random.default_rng(0).normal(size=(64, 5)))
+    width = first.dimension
+    with pytest.raises(
+        InputError, match=f"fitted on 5 dimensions, the encoder's vectors have {width}"
+    ):
+        SentenceEncoder(first.encoder, narrow.pure(), narrow)
 
 
 def test_no_word_of_a_prompt_that_the_fit_may_have_had(first, tmp_path, recwarn):
