@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ def make_files(folder: Path) -> None:
         "linked",
         "links",
         "linked_run",
+        "piped_run",
         ".mine.npy.partial",
     ):
         (folder / name).mkdir()
@@ -105,5 +107,6 @@ def _links(folder: Path) -> None:
     for name in ("results.json", "index.json", "postprocess.json", "table2.json"):
         (folder / "links" / name).symlink_to("../one.txt")
     (folder / "linked_run" / "metrics.jsonl").symlink_to("../one.txt")
+    os.mkfifo(folder / "piped_run" / "metrics.jsonl")
     (folder / "link.npy").symlink_to("one.txt")
     (folder / "link.png").symlink_to("none.png")
