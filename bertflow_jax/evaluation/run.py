@@ -22,7 +22,6 @@ from bertflow_jax.evaluation.options import (
     EvalOptions,
     check_options,
     expanded,
-    load_tasks,
     output_folder,
 )
 from bertflow_jax.evaluation.plot_data import plot_rows, training_curves
@@ -30,6 +29,7 @@ from bertflow_jax.evaluation.published import PUBLISHED
 from bertflow_jax.evaluation.results import build_results, write_results
 from bertflow_jax.evaluation.sources import Source
 from bertflow_jax.evaluation.table import COLUMNS, format_table, task_columns
+from bertflow_jax.evaluation.task_loading import load_tasks
 from bertflow_jax.evaluation.tasks import SentenceTable, evaluate
 from bertflow_jax.remote.output import Output
 

@@ -10,7 +10,8 @@ from bertflow_jax.data.published_sizes import data_note
 from bertflow_jax.data.sts import StsTask
 from bertflow_jax.data.text import load_text
 from bertflow_jax.errors import BertFlowError, DataNotFoundError
-from bertflow_jax.evaluation.options import ALL_TASKS, EvalOptions, load_tasks
+from bertflow_jax.evaluation.options import ALL_TASKS, EvalOptions
+from bertflow_jax.evaluation.task_loading import load_tasks
 from bertflow_jax.paths import file_sha256, user_path
 from bertflow_jax.reproduce.kept import digest_of
 from bertflow_jax.reproduce.options import Options

@@ -22,7 +22,8 @@ from bertflow_jax.errors import (
     DataNotFoundError,
     WorkdirError,
 )
-from bertflow_jax.evaluation.options import EvalOptions, expanded, load_tasks
+from bertflow_jax.evaluation.options import EvalOptions, expanded
+from bertflow_jax.evaluation.task_loading import load_tasks
 
 ROOT = Path(__file__).parents[2]
 REAL = ROOT.parent / "shared" / "sts"

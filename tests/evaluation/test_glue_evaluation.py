@@ -17,7 +17,7 @@ from bertflow_jax.data.sts import ScoredPairs, StsTask
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.errors import BertFlowError, ConfigError, DataError, DataNotFoundError
 from bertflow_jax.evaluation import sources
-from bertflow_jax.evaluation.options import EvalOptions, load_tasks
+from bertflow_jax.evaluation.options import EvalOptions
 from bertflow_jax.evaluation.plot_data import plot_rows
 from bertflow_jax.evaluation.plots import effect_figure, similarity_limits
 from bertflow_jax.evaluation.published import PUBLISHED
@@ -25,6 +25,7 @@ from bertflow_jax.evaluation.report import write_report
 from bertflow_jax.evaluation.results import build_results
 from bertflow_jax.evaluation.run import run_evaluation
 from bertflow_jax.evaluation.table import format_table
+from bertflow_jax.evaluation.task_loading import load_tasks
 from bertflow_jax.evaluation.tasks import SentenceTable, evaluate
 
 ROOT = Path(__file__).parents[2]
