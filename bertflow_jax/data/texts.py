@@ -2,8 +2,12 @@
 
 import logging
 import re
+import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bertflow_jax.errors import BertFlowWarning, InputError
 
@@ -54,6 +58,25 @@ def without_surrogates(texts: Sequence[str], first_row: int) -> list[str]:
             stacklevel=3,
         )
     return repaired
+
+
+def alike(texts: Sequence[str]) -> NDArray[np.int32]:
+    """Return int32[U]: equal numbers for texts that an encoder may give one vector.
+
+    Those differ in case, accents, compatibility forms or white space alone: tokenizers without case
+    take the first two off, and all of them split at punctuation. An encoder that tells them apart
+    puts them near each other all the same.
+    """
+    numbers: dict[str, int] = {}
+    kinds = (numbers.setdefault(_plain(text), len(numbers)) for text in texts)
+    return np.fromiter(kinds, np.int32, len(texts))
+
+
+def _plain(text: str) -> str:
+    if not text.isascii():
+        letters = unicodedata.normalize("NFKD", text)
+        text = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return "".join(text.casefold().split())
 
 
 def tell_of_empty(place: str, texts: Sequence[str] = (), *, empty: int = 0, total: int = 0) -> None:

@@ -13,6 +13,7 @@ from bertflow_jax.errors import ConfigError, TrainingError
 from bertflow_jax.flow.glow import fit_variables, init_variables
 from bertflow_jax.training.optimizer import make_optimizer
 from bertflow_jax.training.order import ExampleOrder
+from bertflow_jax.training.split import split_examples, too_few
 from bertflow_jax.training.steps import FitState, flat_params
 
 _log = logging.getLogger(__name__)
@@ -95,7 +96,12 @@ def spread_constant_dimensions(
 
 
 def prepare_data(
-    embeddings: np.ndarray, rows: np.ndarray, *, held_out: float, seed: int
+    embeddings: np.ndarray,
+    rows: np.ndarray,
+    *,
+    held_out: float,
+    seed: int,
+    alike: np.ndarray | None = None,
 ) -> FitData:
     """Check the embeddings, spread constant dimensions and set examples aside.
 
@@ -104,6 +110,7 @@ def prepare_data(
       rows: int32[N, S].
       held_out: share of the N examples to keep out of the fit.
       seed: of the noise and of the choice.
+      alike: as `split_examples`.
 
     Raises:
       InputError: embeddings of a wrong shape, or not finite.
@@ -115,65 +122,10 @@ def prepare_data(
             f"a flow needs at least two different sentences to fit on, got {len(embeddings)}"
         )
     spread, constant = spread_constant_dimensions(embeddings, seed)
-    fitted, kept_out = split_examples(rows, held_out, seed)
+    fitted, kept_out = split_examples(rows, held_out, seed, alike)
     if len(kept_out) and len(np.unique(embeddings[fitted.reshape(-1)], axis=0)) < 2:
-        raise _too_few(held_out)
+        raise too_few(held_out)
     return FitData(spread, fitted, kept_out, constant)
-
-
-def split_examples(rows: np.ndarray, held_out: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the examples to fit on and those kept out, int32[N, S] and int32[M, S], shuffled.
-
-    Args:
-      rows: int32[N + M, S], the sentences of every example.
-      held_out: share to keep out.
-      seed: of the choice.
-
-    Raises:
-      TrainingError: fewer than two different sentences are left.
-    """
-    shuffled = np.random.default_rng([seed, 2]).permutation(len(rows))
-    kept_out = _held_out_examples(rows[shuffled], round(held_out * len(rows)), held_out)
-    fitted = rows[shuffled[~kept_out]]
-    if kept_out.any() and len(np.unique(fitted)) < 2:
-        raise _too_few(held_out)
-    return fitted, rows[shuffled[kept_out]]
-
-
-def _too_few(held_out: float) -> TrainingError:
-    return TrainingError(
-        f"data.held_out={held_out} leaves fewer than two different sentences to fit on; lower it, "
-        "or give more text"
-    )
-
-
-def fitted_count(rows: np.ndarray, held_out: float) -> int:
-    """Return how many examples `split_examples` leaves to fit on."""
-    return len(rows) - min(round(held_out * len(rows)), int(_share_nothing(rows).sum()))
-
-
-def _share_nothing(rows: np.ndarray) -> np.ndarray:
-    """Return which examples share no sentence with another one, bool[N]."""
-    return (np.bincount(rows.reshape(-1))[rows] == 1).all(axis=1)
-
-
-def _held_out_examples(rows: np.ndarray, count: int, share: float) -> np.ndarray:
-    """Return which examples are kept out, bool[N]: the first ones that share no sentence.
-
-    A sentence that is also fitted would make the held-out loss one of the fit.
-    """
-    alone = _share_nothing(rows)
-    chosen = np.zeros(len(rows), bool)
-    chosen[np.flatnonzero(alone)[:count]] = True
-    if share and chosen.sum() < max(count, 1):
-        _log.warning(
-            "data.held_out=%g: %d example(s) are held out; %d of %d share no sentence with others",
-            share,
-            chosen.sum(),
-            alone.sum(),
-            len(rows),
-        )
-    return chosen
 
 
 def flow_mode(config: Config) -> str:

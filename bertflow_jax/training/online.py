@@ -17,15 +17,17 @@ from numpy.typing import NDArray
 
 from bertflow_jax import compiled_steps, parallel
 from bertflow_jax.config import Config
+from bertflow_jax.data.texts import alike
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.bert_config import COMPUTE_DTYPES
 from bertflow_jax.encoder.embedding import EmbedFn, make_embed_fn
 from bertflow_jax.jax_settings import random_key
 from bertflow_jax.training.accumulate import accumulated
-from bertflow_jax.training.fit import FitData, example_order, flow_mode, split_examples
+from bertflow_jax.training.fit import FitData, example_order, flow_mode
 from bertflow_jax.training.losses import BitsPerDim
 from bertflow_jax.training.optimizer import make_optimizer
 from bertflow_jax.training.order import ExampleOrder
+from bertflow_jax.training.split import split_examples
 from bertflow_jax.training.steps import (
     FitState,
     StepMetrics,
@@ -69,7 +71,7 @@ class OnlineText:
         Raises:
           TrainingError: fewer than two different sentences are left to fit on.
         """
-        fitted, kept_out = split_examples(rows, config.data.held_out, config.seed)
+        fitted, kept_out = split_examples(rows, config.data.held_out, config.seed, alike(sentences))
         texts = [sentences[row] for row in kept_out.reshape(-1)]
         embeddings = encoder.encode(texts, on_overflow="ignore", show_progress=False)
         held_out = np.arange(len(texts), dtype=np.int32).reshape(kept_out.shape)

@@ -14,6 +14,7 @@ from bertflow_jax.checkpoint import CheckpointStore, Records
 from bertflow_jax.config import Config
 from bertflow_jax.data.embedding_cache import embed_cached
 from bertflow_jax.data.text import TextCorpus, load_text
+from bertflow_jax.data.texts import alike
 from bertflow_jax.data.tfds_builders import PREFIX, tfds_folder
 from bertflow_jax.embed import SentenceEncoder
 from bertflow_jax.encoder.hub import MINI_BERT
@@ -26,7 +27,6 @@ from bertflow_jax.supervision_config import comma_separated
 from bertflow_jax.training.fit import (
     FitData,
     blank_state,
-    fitted_count,
     init_sentences,
     initial_state,
     prepare_data,
@@ -43,6 +43,7 @@ from bertflow_jax.training.processes import (
 )
 from bertflow_jax.training.profile import Profiler
 from bertflow_jax.training.resume import resume_check
+from bertflow_jax.training.split import fitted_count
 from bertflow_jax.training.steps import FitState
 from bertflow_jax.training.supervised_flow import FlowStart
 from bertflow_jax.workdir import check_inputs_outside
@@ -99,7 +100,8 @@ def train(
     kept = config.checkpoint.keep, config.checkpoint.keep_best
     with first_holds(place) as held, held.store(*kept) as store:
         check_same_input(config, identity, corpus.manifest)
-        fitted = fitted_count(rows, config.data.held_out)
+        kinds = alike(sentences) if config.data.held_out else None
+        fitted = fitted_count(rows, config.data.held_out, kinds)
         parallel.check_batch(min(config.train.batch_size, fitted), config.train.accumulate)
         resume = held.begin(store, resume=resume)
         check = resume_check(store.place, config, identity, corpus.manifest)
@@ -121,7 +123,7 @@ def train(
                 config.cache_dir,
             )
             held_out = config.data.held_out
-            data = prepare_data(embeddings, rows, held_out=held_out, seed=config.seed)
+            data = prepare_data(embeddings, rows, held_out=held_out, seed=config.seed, alike=kinds)
         if overwrite:
             held.clear()
         if resume:
