@@ -7,6 +7,7 @@ import fcntl
 import logging
 import os
 import stat
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from bertflow_jax.output_locks import KEPT, LOCK
 
 _log = logging.getLogger(__name__)
 _held: set[Path] = set()  # by this process
+_LOOKS, _LOOK = 4, 0.05  # tries, and seconds between them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +67,7 @@ def lock_workdir(folder: Path, flag: str = "--workdir") -> Iterator[WorkdirLock]
         raise WorkdirError(f"{lock.given}: {lock.path} cannot be opened ({why})")
     with open(handle, "r+b", buffering=0) as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _hold(file.fileno())
         except BlockingIOError as error:
             raise WorkdirError(
                 f"{lock.given} is in use by another run; wait for it, or name another folder"
@@ -94,6 +96,19 @@ def lock_workdir(folder: Path, flag: str = "--workdir") -> Iterator[WorkdirLock]
             yield lock
         finally:
             _held.discard(lock.path)
+
+
+def _hold(handle: int) -> None:
+    """Take the lock; raises BlockingIOError where another run has it.
+
+    `run_at_work` of another process has it too, for less than a millisecond.
+    """
+    for _ in range(_LOOKS):
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOOK)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def run_at_work(folder: Path) -> bool:

@@ -1,6 +1,8 @@
 """Names beside an output that lead elsewhere, or hold somebody's file. Each test names the bug."""
 
+import fcntl
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +95,21 @@ def test_a_lock_that_is_a_link(lock, target):
     assert Path("precious.txt").read_text() == "precious"
     assert not Path("not_there").exists()
     assert path.is_symlink()
+
+
+def test_a_look_at_a_workdir_does_not_hinder_a_run():
+    """`run_at_work` has the lock for an instant: a run that began then was refused."""
+    Path(".lock").touch()
+    with open(".lock") as looks:
+        fcntl.flock(looks, fcntl.LOCK_SH)
+        ends = threading.Timer(0.06, lambda: fcntl.flock(looks, fcntl.LOCK_UN))
+        ends.start()
+        with lock_workdir(Path.cwd()) as lock:
+            lock.check()
+        ends.join()
+        fcntl.flock(looks, fcntl.LOCK_SH)
+        with pytest.raises(WorkdirError, match="in use by another run"), lock_workdir(Path.cwd()):
+            pass
 
 
 def test_the_lock_of_a_workdir_is_not_emptied():
