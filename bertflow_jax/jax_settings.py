@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.experimental
+import numpy as np
 from jax._src import xla_bridge
 
 from bertflow_jax.errors import ConfigError, InputError
@@ -32,8 +33,14 @@ def random_key(seed: int | jax.Array) -> jax.Array:
 
     Not on jax_default_prng_impl, nor on jax_random_seed_offset, which JAX adds to every seed.
     """
-    offset = getattr(_jax.config, "jax_random_seed_offset", 0)
-    return jax.random.key(seed - offset if offset else seed, impl="threefry2x32")
+    if not getattr(_jax.config, "jax_random_seed_offset", 0):
+        return jax.random.key(seed, impl="threefry2x32")
+    # What JAX makes of a seed in 32 bits. To take the offset off before it is added overflows in
+    # NumPy's integers, and an offset of more than 32 bits is one that JAX cannot add.
+    if not isinstance(seed, jax.Array):
+        seed = np.uint32(int(seed) % 2**32)
+    words = jax.numpy.stack([jax.numpy.uint32(0), jax.numpy.asarray(seed).astype(np.uint32)])
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
 def refuse_x64() -> None:

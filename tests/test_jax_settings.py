@@ -137,12 +137,14 @@ def test_the_numbers_of_a_seed_are_those_of_threefry():
 
 
 @pytest.mark.parametrize("seed", [0, 3, 2**31 - 1])
-@pytest.mark.parametrize("offset", [7, -7, 2**31 - 1])
+@pytest.mark.parametrize("offset", [7, -7, 2**31 - 1, 5 * 10**9])
 def test_the_numbers_of_a_seed_have_no_offset(seed, offset):
     """JAX_RANDOM_SEED_OFFSET: a seed stood for the numbers of another one, also under jax.jit."""
     wanted = jax.random.key_data(jax.random.key(seed, impl="threefry2x32"))
     with set_to("jax_random_seed_offset", offset):
         np.testing.assert_array_equal(jax.random.key_data(random_key(seed)), wanted)
+        for kind in (np.uint32, np.int64, jax.numpy.uint32):
+            np.testing.assert_array_equal(jax.random.key_data(random_key(kind(seed))), wanted)
         within = jax.jit(lambda seed: jax.random.key_data(random_key(seed)))(np.int32(seed))
     np.testing.assert_array_equal(within, wanted)
 
