@@ -63,9 +63,9 @@ def without_surrogates(texts: Sequence[str], first_row: int) -> list[str]:
 def alike(texts: Sequence[str]) -> NDArray[np.int32]:
     """Return int32[U]: equal numbers for texts that an encoder may give one vector.
 
-    Those differ in case, accents, compatibility forms or white space alone: tokenizers without case
-    take the first two off, and all of them split at punctuation. An encoder that tells them apart
-    puts them near each other all the same.
+    Those differ in case, accents, compatibility forms, white space or what does not print alone:
+    tokenizers without case take the first two off, and all of them the last, and split at
+    punctuation. An encoder that tells them apart puts them near each other all the same.
     """
     numbers: dict[str, int] = {}
     kinds = (numbers.setdefault(_plain(text), len(numbers)) for text in texts)
@@ -73,10 +73,17 @@ def alike(texts: Sequence[str]) -> NDArray[np.int32]:
 
 
 def _plain(text: str) -> str:
-    if not text.isascii():
-        letters = unicodedata.normalize("NFKD", text)
-        text = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    if not (text.isascii() and text.isprintable()):
+        # Variation selectors and some vowel signs are Mn, but have the combining class 0.
+        text = "".join(letter for letter in unicodedata.normalize("NFKD", text) if _shows(letter))
     return "".join(text.casefold().split())
+
+
+def _shows(letter: str) -> bool:
+    kind = unicodedata.category(letter)
+    return (
+        kind != "Mn" and kind[0] != "C" and not unicodedata.combining(letter) and letter != "\ufffd"
+    )
 
 
 def tell_of_empty(place: str, texts: Sequence[str] = (), *, empty: int = 0, total: int = 0) -> None:

@@ -21,6 +21,8 @@ SPELLINGS = [
         "A\tdog\nsleeps.",
     ),
     *("\uff21 dog sleeps.", "A do\u0301g sleeps."),
+    # BERT takes off what does not print.
+    *("A d\u200bog sleeps.", "A do\u00adg\x07 sleeps.", "\ufeffA dog sleeps.\ufffd"),
 ]
 
 
