@@ -74,6 +74,9 @@ def pure_of(processor: PostProcessor, dimension: int) -> PureTransform:
 
 def check_width(processor: PostProcessor, dimension: int) -> None:
     """Raise InputError unless a fitted post-processor takes float[N, dimension]."""
+    for name in ("features", "name"):
+        if not hasattr(processor, name):
+            raise InputError(f"{type(processor).__name__} is no post-processor: it has no {name}")
     if processor.features != dimension:
         raise InputError(
             f"the {processor.name} was fitted on {processor.features} dimensions, the encoder's "

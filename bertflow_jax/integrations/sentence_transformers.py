@@ -33,6 +33,7 @@ from bertflow_jax.encoder.folder import (
     write_st_modules,
     write_st_pooling,
 )
+from bertflow_jax.encoder.origin import check_origin
 from bertflow_jax.encoder.pretrained import Encoder, save_encoder
 from bertflow_jax.encoder.st_files import ST_TRANSFORMER
 from bertflow_jax.errors import (
@@ -118,6 +119,7 @@ def load_postprocess(folder: Path, encoder: Encoder) -> PostProcessor:
       DataNotFoundError: its files are missing.
       CheckpointError: a file is damaged, or is not the one that was saved; the encoder is another.
       ConfigError: bertflow_jax.json does not say what it should.
+      InputError: as `check_origin`, of a folder that an older version wrote.
     """
     path = folder / OWN_SETTINGS
     said = read_json_object(path).get(POSTPROCESS)
@@ -146,8 +148,11 @@ def load_postprocess(folder: Path, encoder: Encoder) -> PostProcessor:
             f"that were saved with {POSTPROCESS}, so sentence-transformers would give other "
             "vectors; save the encoder again, or give pooling to load it without its post-processor"
         )
+    if saved_with is None:
+        check_origin(processor, encoder)  # a run's flow knows more than such a folder
+        return processor
     # Older versions noted the encoder in bertflow_jax.json alone.
-    return processor if saved_with is None else known_for(processor, origin_of(saved_with))
+    return known_for(processor, origin_of(saved_with))
 
 
 def code_of(folder: Path) -> list[str]:

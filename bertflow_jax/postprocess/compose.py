@@ -1,5 +1,6 @@
 """One post-processor after the other."""
 
+import copy
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -60,10 +61,12 @@ class Compose(HubFolder, SklearnApi):
         """The encoder whose vectors the first step was fitted on; see `Flow.fitted_on`."""
         return getattr(self.steps[0], "fitted_on", None)
 
-    def known_for(self, encoder: Mapping[str, Any]) -> "Compose":
+    def known_for(self, encoder: Mapping[str, Any]) -> Self:
         """Return a copy whose first step is known to be fitted on an encoder; see `Flow`."""
         first, *rest = self.steps
-        return Compose([known_for(first, encoder), *rest])
+        known = copy.copy(self)
+        known.steps = [known_for(first, encoder), *rest]
+        return known
 
     @property
     def steps(self) -> tuple[PostProcessor, ...]:

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from bertflow_jax import SentenceEncoder
+from bertflow_jax.encoder.origin import encoder_origin
 from bertflow_jax.errors import CheckpointError, InputError
+from bertflow_jax.integrations.sentence_transformers import _modules_digest
 from bertflow_jax.postprocess import Center, Compose, Standardize, Whitening, load
+from bertflow_jax.postprocess.known_encoder import known_for
 
 TEXTS = [f"{count} sparrows sit on the {place}." for count in ("two", "four", "six")
          for place in ("roof", "fence", "lawn", "wall")]  # fmt: skip
@@ -83,6 +86,56 @@ def test_folders_of_before_are_read(saved, other, tmp_path):
     np.testing.assert_array_equal(found.encode(TEXTS), vectors)
     with pytest.raises(InputError, match=REFUSED):
         other.with_postprocess(found.processor)
+
+
+def test_the_oldest_folders_ask_the_post_processor(first, other, tmp_path):
+    """Bug: nothing was noted beside it, and what a run's flow knows itself was not looked at."""
+    vectors = first.encode(TEXTS)
+    known = known_for(Center().fit(vectors), encoder_origin(first.encoder))
+    for encoder in (first, other):
+        folder = tmp_path / str(encoder.encoder.pooling)
+        encoder.with_postprocess(Center().fit(vectors)).save_pretrained(folder)
+        known.save(folder / "postprocess")
+        settings = folder / "bertflow_jax.json"
+        described = json.loads(settings.read_text())
+        del described["postprocess"]["encoder"]
+        digest = _modules_digest(folder, of_files=True)
+        described["postprocess"]["modules_sha256"] = digest
+        settings.write_text(json.dumps(described))
+    found = SentenceEncoder.from_pretrained(tmp_path / str(first.encoder.pooling))
+    np.testing.assert_allclose(found.encode(TEXTS), known.transform(vectors), atol=1e-6)
+    with pytest.raises(InputError, match=REFUSED):
+        SentenceEncoder.from_pretrained(folder)
+
+
+def test_what_lacks_a_property_of_post_processors_is_named(first):
+    """Bug: Python's AttributeError."""
+    pure = Center().fit(first.encode(TEXTS)).pure()
+    foreign = type("Foreign", (), {"pure": lambda self: pure})()
+    for make in (
+        lambda: SentenceEncoder(first.encoder, pure, foreign),
+        lambda: first.with_postprocess(foreign),
+    ):
+        with pytest.raises(InputError, match="Foreign is no post-processor: it has no features"):
+            make()
+
+
+def test_a_compose_of_ones_own_class_is_saved_by_it(first, tmp_path):
+    """Bug: the copy that knows the encoder was a plain Compose."""
+    vectors = first.encode(TEXTS)
+    own = Noted([Standardize()]).fit(vectors)
+    first.with_postprocess(own).save_pretrained(tmp_path)
+    assert (tmp_path / "postprocess" / "note.txt").read_text() == "mine"
+    assert load(tmp_path / "postprocess").fitted_on["pooling"] == str(first.encoder.pooling)
+    assert own.fitted_on is None
+
+
+class Noted(Compose):
+    """As a user may write it."""
+
+    def save(self, folder):
+        super().save(folder)
+        (folder / "note.txt").write_text("mine")
 
 
 def test_a_record_that_is_none(first, tmp_path):
