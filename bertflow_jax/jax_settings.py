@@ -37,9 +37,8 @@ def random_key(seed: int | jax.Array) -> jax.Array:
         return jax.random.key(seed, impl="threefry2x32")
     # What JAX makes of a seed in 32 bits. To take the offset off before it is added overflows in
     # NumPy's integers, and an offset of more than 32 bits is one that JAX cannot add.
-    if not isinstance(seed, jax.Array):
-        seed = np.uint32(int(seed) % 2**32)
-    words = jax.numpy.stack([jax.numpy.uint32(0), jax.numpy.asarray(seed).astype(np.uint32)])
+    low = seed.astype(np.uint32) if isinstance(seed, jax.Array) else np.uint32(int(seed) % 2**32)
+    words = jax.numpy.stack([jax.numpy.uint32(0), low])
     return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
