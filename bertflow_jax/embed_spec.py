@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from bertflow_jax.checks import check_choice, check_count, check_switch
-from bertflow_jax.data.parquet_rows import import_pyarrow_parquet
+from bertflow_jax.data.parquet_rows import check_parquet_output
 from bertflow_jax.data.rows import RowFile
 from bertflow_jax.data.tokens import OVERFLOW
 from bertflow_jax.embed_index import index_is_ours
@@ -82,7 +82,7 @@ class EmbedJob:
         if self.shard_rows and not self.in_parts:
             raise ConfigError("--shard_rows is for a folder as --output")
         if self.output.suffix == ".parquet":
-            import_pyarrow_parquet()
+            check_parquet_output(self.output, "--output")
         elif self.rows.id_column:
             raise ConfigError(
                 f"--id_column: only a .parquet output has room for ids, not {self.output}; without "

@@ -6,8 +6,10 @@ from typing import Any
 
 from bertflow_jax.data import columns
 from bertflow_jax.errors import ConfigError, DataError, refusal
+from bertflow_jax.paths import is_utf8
 
 _BATCH = 512  # rows; what is checked together before any is used
+_NO_PATH = "the path is not valid UTF-8, and Arrow knows no other; rename it"
 
 
 def parquet_blocks(path: Path, column: str, id_column: str) -> Iterator[tuple[Any, list[Any]]]:
@@ -46,6 +48,13 @@ def unreadable(path: str | Path, error: Exception) -> DataError:
     return DataError(f"{path} cannot be read as Parquet: {refusal(error)}")
 
 
+def check_parquet_output(path: Path, flag: str) -> None:
+    """Raise ConfigError, which names `flag`, where pyarrow is missing or cannot hold a path."""
+    import_pyarrow_parquet()
+    if not is_utf8(str(path)):
+        raise ConfigError(f"{flag}={path}: {_NO_PATH}")
+
+
 def open_parquet(source: Any, path: str | Path, **options: Any) -> Any:
     """Return the pyarrow.parquet.ParquetFile of a path or an open file.
 
@@ -58,9 +67,11 @@ def open_parquet(source: Any, path: str | Path, **options: Any) -> Any:
       **options: of ParquetFile.
 
     Raises:
-      DataError: a name is no text.
+      DataError: a name is no text, or the path.
       pyarrow.ArrowException, OSError: as pyarrow does.
     """
+    if isinstance(source, Path) and not is_utf8(str(source)):
+        raise DataError(f"{path}: {_NO_PATH}")
     try:
         opened = import_pyarrow_parquet().ParquetFile(source, **options)
         for field in opened.schema_arrow:

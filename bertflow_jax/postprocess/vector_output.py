@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertflow_jax.data.parquet_rows import import_pyarrow_parquet
+from bertflow_jax.data.parquet_rows import check_parquet_output, import_pyarrow_parquet
 from bertflow_jax.errors import BertFlowError, ConfigError, WorkdirError, refusal
 from bertflow_jax.interrupt import held
 from bertflow_jax.output_locks import lock_of, refuse_foreign_lock, sole_writer
@@ -32,7 +32,7 @@ def check_output(output: Path, vectors: VectorFile) -> None:
     if output.suffix not in (".npy", ".parquet"):
         raise ConfigError(f"--output={output}: vectors go into a .npy or .parquet file")
     if output.suffix == ".parquet":
-        import_pyarrow_parquet()
+        check_parquet_output(output.absolute(), "--output")
     if file_kind(output) == "folder":
         raise WorkdirError(f"--output={output} is a folder; name a file")
     for path in vectors.files:
