@@ -106,6 +106,26 @@ def test_a_host_that_is_not_there_is_told_at_once(tmp_path):
     assert sum(waits) < 1
 
 
+def test_a_host_that_speaks_another_protocol_is_one_line(tmp_path):
+    # Bug: what it said went into the message with its line end.
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+
+        def greet():
+            asked, _ = other.accept()
+            with asked:
+                asked.recv(1000)
+                asked.sendall(b"hello\r\n\r\n")
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        url = f"http://127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(DataError, match=r"zip: not reached \(hello\)\. Try again"):
+            prepare(["sts16"], tmp_path / "tfds", mirror=url)
+        thread.join()
+
+
 def test_a_broken_archive_is_fetched_anew(server, tmp_path):
     # Bug: an error page or half an archive stays in the cache and fails for ever.
     path = server.folder / "Stsbenchmark.tar.gz"

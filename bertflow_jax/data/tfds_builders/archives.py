@@ -129,7 +129,8 @@ def _check_reachable(url: str) -> None:
         reason: BaseException = error
         while reason.__context__ is not None:
             reason = reason.__context__
-        raise _failed(url, f"not reached ({reason})") from error
+        why = " ".join(str(reason).split())  # of a host that speaks no HTTP it ends with a line end
+        raise _failed(url, f"not reached ({why})") from error
     if answer.status_code >= 400 and answer.status_code not in _NO_HEAD:
         raise _failed(url, f"the host answers {answer.status_code} {answer.reason}")
 
