@@ -96,29 +96,32 @@ class Compose(HubFolder, SklearnApi):
         return getattr(self.steps[0], "_names", None)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the steps, and with `deep` the parameters of step 0 as `0__k`, of 1 as `1__k`."""
-        params: dict[str, Any] = {"steps": self.steps}
+        """Return the arguments; with `deep` the parameters of step 0 as `0__k`, of 1 as `1__k`."""
+        params = super().get_params(deep=False)
         for number, step in enumerate(self.steps if check_switch(deep, "deep") else ()):
             params[str(number)] = step
             params.update({f"{number}__{name}": v for name, v in step.get_params().items()})
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set `steps`, a step by its number, or parameters inside of one, as `1__k`.
+        """Set an argument, as `steps`, a step by its number, or a parameter of one, as `1__k`.
 
         Raises:
           ConfigError: there is no such parameter; the text lists those that there are.
           InputError or ConfigError: as the constructors.
         """
-        steps = list(type(self)(params.pop("steps", self.steps)).steps)
+        arguments = super().get_params(deep=False)  # of one's own class there may be more
+        arguments |= {name: params.pop(name) for name in list(params) if name in arguments}
+        steps = list(type(self)(**arguments).steps)
         for name in [name for name in params if name in map(str, range(len(steps)))]:
             steps[int(name)] = params.pop(name)
-        made = type(self)(steps)
+        made = type(self)(**{**arguments, "steps": steps})
         known = made.get_params()
         unknown = sorted(set(params) - set(known))
         if unknown:
             raise ConfigError(f"Compose has no parameter {unknown[0]!r}; it has {', '.join(known)}")
-        self.steps = made.steps
+        for name in arguments:
+            setattr(self, name, getattr(made, name))
         for name, value in params.items():
             number, _, inner = name.partition("__")
             self.steps[int(number)].set_params(**{inner: value})

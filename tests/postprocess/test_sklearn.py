@@ -208,6 +208,27 @@ def test_wrong_parameters_change_nothing():
         Compose([Standardize(), NATSV()]).set_params(**{"2__k": 3})
 
 
+class Noted(Compose):
+    """With an argument of its own."""
+
+    def __init__(self, steps, note=""):
+        super().__init__(steps)
+        self.note = note
+
+
+def test_a_compose_of_ones_own_class_keeps_its_arguments():
+    """KeyError from repr, and so from save_pretrained; `clone` left the argument out."""
+    noted = Noted([Standardize(), Whitening(4)], note="ours")
+    assert repr(noted) == "Noted(steps=(Standardize(), Whitening(k=4)), note='ours')"
+    again = clone(noted)
+    assert (again.note, again.get_params()["1__k"]) == ("ours", 4)
+    again.set_params(**{"note": "theirs", "1__k": 3})
+    assert repr(again) == "Noted(steps=(Standardize(), Whitening(k=3)), note='theirs')"
+    with pytest.raises(ConfigError, match="no parameter 'notes'; it has steps, note, 0, 1"):
+        again.set_params(notes=1)
+    assert again.note == "theirs"
+
+
 def test_repr_is_the_call_that_makes_it():
     assert repr(Whitening(4, kind="zca")) == "Whitening(k=4, kind='zca')"
     assert repr(Standardize()) == "Standardize()"
