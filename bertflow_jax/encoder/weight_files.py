@@ -94,8 +94,12 @@ def _read_shards(index: Path) -> Tensors:
 def _shard_path(index: Path, key: str, name: object) -> Path:
     """Return the path of a shard; it must lie beside the index and have the same format."""
     suffix = Path(index.name.removesuffix(".index.json")).suffix
-    beside = isinstance(name, str) and name == Path(name).name and can_be_path(name)
-    if not isinstance(name, str) or not beside or not name.endswith(suffix):
+    if (
+        not isinstance(name, str)
+        or name != Path(name).name
+        or not can_be_path(name)
+        or not name.endswith(suffix)
+    ):
         raise WeightsError(
             f"{index}: shard {name!r} of {key} must be a {suffix} file in the same folder"
         )
